@@ -1,0 +1,1 @@
+//! prosody-client
