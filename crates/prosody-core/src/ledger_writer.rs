@@ -1,0 +1,106 @@
+//! The one way into a hydrated ledger: every write is sent until its outcome is known, and only
+//! then seen by reads.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use thiserror::Error;
+use tracing::{error, warn};
+
+use crate::backoff::{Backoff, Randomness};
+use crate::clock::Clock;
+use crate::consumer::Assignment;
+use crate::ledger::{Coordinate, Ledger, LedgerKey, Transaction};
+use crate::store::{CommitError, Store};
+
+/// What every ledger of a consumer needs.
+pub(crate) struct LedgerRoom {
+    pub store: Arc<dyn Store>,
+    pub clock: Arc<dyn Clock>,
+    pub randomness: Randomness,
+    pub backoff: Backoff,
+}
+
+/// A write whose outcome is known, and is not success.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub(crate) enum WriteError {
+    #[error("{0}")]
+    Refused(String),
+    #[error("the assignment has ended")]
+    Ended,
+}
+
+/// A hydrated ledger of an assignment.
+pub(crate) struct LedgerWriter {
+    key: LedgerKey,
+    room: Arc<LedgerRoom>,
+    ledger: Mutex<Ledger>,
+}
+
+impl LedgerWriter {
+    pub(crate) fn new(key: LedgerKey, room: Arc<LedgerRoom>, ledger: Ledger) -> Self {
+        let ledger = Mutex::new(ledger);
+        Self { key, room, ledger }
+    }
+
+    pub(crate) fn key(&self) -> &LedgerKey {
+        &self.key
+    }
+
+    /// A cell's content as committed.
+    pub(crate) fn read(&self, cell: &Coordinate) -> Option<Bytes> {
+        let now_ms = self.room.clock.now_ms();
+        let ledger = self.ledger.lock();
+        ledger.cell(cell, now_ms).map(|row| row.content.clone())
+    }
+
+    /// Looks at the ledger as committed.
+    pub(crate) fn with<T>(&self, look: impl FnOnce(&Ledger) -> T) -> T {
+        look(&self.ledger.lock())
+    }
+
+    /// Commits a transaction: sends the same rows again until the outcome is known, or until the
+    /// assignment ends.
+    pub(crate) async fn commit(
+        &self,
+        assignment: &Assignment,
+        transaction: Transaction,
+    ) -> Result<(), WriteError> {
+        let size = transaction.check_size(self.key.key.bytes().len());
+        size.map_err(|error| WriteError::Refused(error.to_string()))?;
+        let mut tries = 0;
+        loop {
+            let claim = assignment.claim().ok_or(WriteError::Ended)?;
+            if assignment.has_ended() {
+                return Err(WriteError::Ended);
+            }
+            match self.room.store.commit(&self.key, claim, &transaction).await {
+                Ok(()) => return self.repeat_here(transaction),
+                Err(CommitError::Refused(reason)) => return Err(WriteError::Refused(reason)),
+                Err(CommitError::Ended) => return Err(WriteError::Ended),
+                Err(CommitError::Unknown(reason)) => {
+                    if tries == 0 {
+                        let LedgerKey { partition, key } = &self.key;
+                        let partition = &partition.topic_partition;
+                        warn!(%partition, %key, reason, "a write has no known outcome yet, it is sent again");
+                    }
+                    let delay = self.room.backoff.delay(tries, &self.room.randomness);
+                    tries += 1;
+                    tokio::select! {
+                        () = assignment.ended() => return Err(WriteError::Ended),
+                        () = tokio::time::sleep(delay) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn repeat_here(&self, transaction: Transaction) -> Result<(), WriteError> {
+        // Only rows that were encoded here are applied, so this cannot fail.
+        self.ledger.lock().apply(transaction).map_err(|error| {
+            error!(key = %self.key.key, %error, "a ledger does not read what it wrote");
+            WriteError::Ended
+        })
+    }
+}
