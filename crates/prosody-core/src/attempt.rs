@@ -128,6 +128,11 @@ impl Attempt {
         &self.event
     }
 
+    /// The event, to be held beyond the attempt.
+    pub fn shared_event(&self) -> Arc<Event> {
+        Arc::clone(&self.event)
+    }
+
     /// 0 for the first attempt.
     pub fn number(&self) -> u32 {
         self.number
