@@ -3,5 +3,6 @@
 //! This crate knows no network, no disk and no Ruby. Time comes from tokio's clock, which tests
 //! pause and move, and from [`clock::Clock`]; randomness comes from a seed.
 
+pub mod decode;
 pub mod log;
 pub mod record;
