@@ -4,5 +4,6 @@
 //! pause and move, and from [`clock::Clock`]; randomness comes from a seed.
 
 pub mod decode;
+pub mod in_process;
 pub mod log;
 pub mod record;
