@@ -77,7 +77,7 @@ pub enum Undecodable {
     /// The payload is not JSON.
     #[error("the payload is not JSON: {what} (byte {at})")]
     NotJson {
-        /// What the parser found, such as "trailing comma".
+        /// What the parser found, such as "expected value".
         what: String,
         /// The byte at which it was found, counted from 0.
         at: usize,
@@ -326,6 +326,6 @@ fn not_json(text: &str, error: &serde_json::Error) -> Undecodable {
     };
     Undecodable::NotJson {
         what: what.to_owned(),
-        at: line_start + error.column().saturating_sub(1),
+        at: (line_start + error.column()).saturating_sub(1),
     }
 }

@@ -11,6 +11,7 @@ pub mod decode;
 mod duplicates;
 pub mod event;
 pub mod handler;
+pub mod in_process;
 pub mod journey;
 pub mod ledger;
 mod ledger_cache;

@@ -1,7 +1,5 @@
 //! Idempotence ids and the hashes that are stored of them.
 
-use std::fmt::Write as _;
-
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 /// What a payload calls itself: two messages of a key with equal ids are the same message.
@@ -41,27 +39,23 @@ impl IdempotenceId {
 /// `i` for an Integer or `s` for a String, and the Integer's decimal digits or the String's bytes.
 /// Marks are durable, so this never changes; a test holds it to known values.
 pub fn mark_hash(version: &str, id: &IdempotenceId) -> u128 {
-    const INTEGER_LENGTH_MAX: usize = 20;
-    let text_length = match id {
-        IdempotenceId::Integer(_) => INTEGER_LENGTH_MAX,
-        IdempotenceId::BigInteger(text) | IdempotenceId::String(text) => text.len(),
+    let decimal;
+    let (kind, text) = match id {
+        IdempotenceId::Integer(integer) => {
+            decimal = integer.to_string();
+            (b'i', decimal.as_str())
+        }
+        IdempotenceId::BigInteger(digits) => (b'i', &**digits),
+        IdempotenceId::String(text) => (b's', &**text),
     };
-    let mut hashed = String::with_capacity(version.len() + 1 + text_length);
-    hashed.push_str(version);
-    match id {
-        // Writing to a String does not fail.
-        IdempotenceId::Integer(integer) => drop(write!(hashed, "i{integer}")),
-        IdempotenceId::BigInteger(digits) => {
-            hashed.push('i');
-            hashed.push_str(digits);
-        }
-        IdempotenceId::String(text) => {
-            hashed.push('s');
-            hashed.push_str(text);
-        }
-    }
     let version_length = (version.len() as u64).to_le_bytes();
-    xxh3_128(&[&version_length, hashed.as_bytes()].concat())
+    let parts = [
+        &version_length[..],
+        version.as_bytes(),
+        &[kind],
+        text.as_bytes(),
+    ];
+    xxh3_128(&parts.concat())
 }
 
 /// The hash by which a skipped message's content is compared with the one that was handled.
