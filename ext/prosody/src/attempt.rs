@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
 use futures::FutureExt;
-use magnus::{Error, Module, RModule, Ruby, Value, method};
+use magnus::{Class, Error, Module, RModule, Ruby, Value, method};
 use prosody_core::attempt::Attempt;
 use prosody_core::event::Event;
 use prosody_core::outcome::{Failure, FailureClass, Outcome};
@@ -55,7 +55,11 @@ impl NativeAttempt {
     }
 
     /// Waits until the handler should come to an end.
-    fn cancelled(ruby: &Ruby, rb_self: &Self, reactor: Option<&NativeReactor>) -> Result<Value, Error> {
+    fn cancelled(
+        ruby: &Ruby,
+        rb_self: &Self,
+        reactor: Option<&NativeReactor>,
+    ) -> Result<Value, Error> {
         let attempt = Arc::clone(rb_self.attempt.get(ruby)?);
         let reactor = reactor.map(|reactor| reactor.queue(ruby)).transpose()?;
         let cancelled = async move {
@@ -65,7 +69,11 @@ impl NativeAttempt {
         bridge::start(ruby, reactor, cancelled.boxed())
     }
 
-    fn value_state(ruby: &Ruby, rb_self: &Self, collection: String) -> Result<NativeValueState, Error> {
+    fn value_state(
+        ruby: &Ruby,
+        rb_self: &Self,
+        collection: String,
+    ) -> Result<NativeValueState, Error> {
         let attempt = Arc::clone(rb_self.attempt.get(ruby)?);
         Ok(NativeValueState::new(attempt, rb_self.thread, &collection))
     }

@@ -81,7 +81,9 @@ impl Bridge {
     fn open(&self) -> (u64, Arc<Operation>) {
         let ticket = self.next.fetch_add(1, Ordering::Relaxed);
         let operation = Arc::new(Operation::default());
-        self.operations.lock().insert(ticket, Arc::clone(&operation));
+        self.operations
+            .lock()
+            .insert(ticket, Arc::clone(&operation));
         (ticket, operation)
     }
 
@@ -146,8 +148,7 @@ where
     let runtime = state.process.runtime();
     let _context = runtime.enter();
     let mut future = future;
-    if let Poll::Ready(completion) =
-        pin!(&mut future).poll(&mut Context::from_waker(Waker::noop()))
+    if let Poll::Ready(completion) = pin!(&mut future).poll(&mut Context::from_waker(Waker::noop()))
     {
         let success = completion.map_err(|reason| reason.raise(ruby))?;
         return Ok(success.into_value_with(ruby));
@@ -155,7 +156,9 @@ where
     let (ticket, operation) = state.bridge.open();
     runtime.spawn(async move {
         let completion = future.await;
-        state.bridge.complete(ticket, &operation, reactor.as_deref(), completion);
+        state
+            .bridge
+            .complete(ticket, &operation, reactor.as_deref(), completion);
     });
     Ok(ticket.into_value_with(ruby))
 }
@@ -194,16 +197,30 @@ fn wait(ruby: &Ruby, ticket: u64) -> Result<(), Error> {
 
 /// Takes the result; raises what the operation failed with.
 fn take(ruby: &Ruby, ticket: u64) -> Result<Value, Error> {
-    let operation = process::state(ruby)?.bridge.operations.lock().remove(&ticket);
+    let operation = process::state(ruby)?
+        .bridge
+        .operations
+        .lock()
+        .remove(&ticket);
     let completion = operation.and_then(|operation| operation.state.lock().completion.take());
-    let gone = || Err(Reason::Prosody("the result of an operation was taken already".to_owned()));
-    let success = completion.unwrap_or_else(gone).map_err(|reason| reason.raise(ruby))?;
+    let gone = || {
+        Err(Reason::Prosody(
+            "the result of an operation was taken already".to_owned(),
+        ))
+    };
+    let success = completion
+        .unwrap_or_else(gone)
+        .map_err(|reason| reason.raise(ruby))?;
     Ok(success.into_value_with(ruby))
 }
 
 /// Drops the result, now or when it comes.
 fn forget(ruby: &Ruby, ticket: u64) -> Result<(), Error> {
-    process::state(ruby)?.bridge.operations.lock().remove(&ticket);
+    process::state(ruby)?
+        .bridge
+        .operations
+        .lock()
+        .remove(&ticket);
     Ok(())
 }
 
@@ -212,7 +229,9 @@ fn forget(ruby: &Ruby, ticket: u64) -> Result<(), Error> {
 /// `[severity, target, text]`.
 fn next_dispatch(ruby: &Ruby) -> Result<RArray, Error> {
     let bridge = &process::state(ruby)?.bridge;
-    gvl::without(ruby, &|| bridge.wait_dispatch(), &|| bridge.interrupt_dispatch())?;
+    gvl::without(ruby, &|| bridge.wait_dispatch(), &|| {
+        bridge.interrupt_dispatch()
+    })?;
     drain_dispatch(ruby)
 }
 

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
-use magnus::{Error, Module, Object, RArray, RHash, RModule, RString, Ruby, Symbol, Value, function, method};
+use magnus::{
+    Class, Error, Module, Object, RArray, RHash, RModule, RString, Ruby, Symbol, Value, function,
+    method,
+};
 use prosody_client::{Client, ConsumerState};
 use prosody_core::record::{Headers, OutgoingRecord};
 
@@ -64,10 +67,12 @@ impl NativeClient {
     fn subscribe(ruby: &Ruby, rb_self: &Self, reactor: &NativeReactor) -> Result<Value, Error> {
         let client = rb_self.client.get(ruby)?;
         let handler = RubyHandler(reactor.queue(ruby)?);
-        let subscribed = client.subscribe(Arc::new(handler)).map(|subscribed| match subscribed {
-            Ok(()) => Ok(Success::Nil),
-            Err(error) => Err(error.into()),
-        });
+        let subscribed = client
+            .subscribe(Arc::new(handler))
+            .map(|subscribed| match subscribed {
+                Ok(()) => Ok(Success::Nil),
+                Err(error) => Err(error.into()),
+            });
         bridge::start(ruby, None, subscribed)
     }
 
@@ -75,16 +80,20 @@ impl NativeClient {
     fn unsubscribe(ruby: &Ruby, rb_self: &Self, limit_seconds: f64) -> Result<Value, Error> {
         let client = rb_self.client.get(ruby)?;
         let limit = Duration::try_from_secs_f64(limit_seconds).unwrap_or_default();
-        let stopped = client.unsubscribe(limit).map(|was_running| Ok(Success::Bool(was_running)));
+        let stopped = client
+            .unsubscribe(limit)
+            .map(|was_running| Ok(Success::Bool(was_running)));
         bridge::start(ruby, None, stopped)
     }
 
     fn consumer_state(ruby: &Ruby, rb_self: &Self) -> Result<Symbol, Error> {
-        Ok(ruby.to_symbol(match rb_self.client.get(ruby)?.consumer_state() {
-            ConsumerState::Unconfigured => "unconfigured",
-            ConsumerState::Configured => "configured",
-            ConsumerState::Running => "running",
-        }))
+        Ok(
+            ruby.to_symbol(match rb_self.client.get(ruby)?.consumer_state() {
+                ConsumerState::Unconfigured => "unconfigured",
+                ConsumerState::Configured => "configured",
+                ConsumerState::Running => "running",
+            }),
+        )
     }
 
     fn assigned_partitions(ruby: &Ruby, rb_self: &Self) -> Result<usize, Error> {
@@ -119,7 +128,10 @@ pub fn init(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("subscribe", method!(NativeClient::subscribe, 1))?;
     class.define_method("unsubscribe", method!(NativeClient::unsubscribe, 1))?;
     class.define_method("consumer_state", method!(NativeClient::consumer_state, 0))?;
-    class.define_method("assigned_partitions", method!(NativeClient::assigned_partitions, 0))?;
+    class.define_method(
+        "assigned_partitions",
+        method!(NativeClient::assigned_partitions, 0),
+    )?;
     class.define_method("stalled?", method!(NativeClient::is_stalled, 0))?;
     Ok(())
 }

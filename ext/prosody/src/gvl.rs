@@ -5,18 +5,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use magnus::{Error, Ruby};
 
-unsafe extern "C" {
-    /// Not wrapped by rb-sys: whether this thread holds the lock.
-    fn ruby_thread_has_gvl_p() -> std::ffi::c_int;
-}
-
-/// Whether this thread may call Ruby. `Ruby::get` does not tell: it answers on a Ruby thread that
-/// has released the lock.
-pub fn is_held() -> bool {
-    // SAFETY: answers for any thread, Ruby's or not.
-    unsafe { ruby_thread_has_gvl_p() != 0 }
-}
-
 struct Call<'a> {
     wait: &'a dyn Fn(),
 }

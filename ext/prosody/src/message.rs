@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use magnus::{Error, Module, RHash, RModule, RString, Ruby, method};
+use magnus::value::ReprValue;
+use magnus::{Class, Error, Module, RHash, RModule, RString, Ruby, method};
 use prosody_core::event::{Event, Message};
 
 use crate::fork::Owned;

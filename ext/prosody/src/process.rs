@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-
 use magnus::{Error, Object, RModule, Ruby, function};
 use prosody_client::Process;
 
@@ -24,9 +23,8 @@ pub fn state(ruby: &Ruby) -> Result<&'static ProcessState, Error> {
     if let Some(state) = present() {
         return Ok(state);
     }
-    let process = Process::start().map_err(|reason| {
-        error::prosody(ruby, &format!("threads cannot be started: {reason}"))
-    })?;
+    let process = Process::start()
+        .map_err(|reason| error::prosody(ruby, &format!("threads cannot be started: {reason}")))?;
     let state = Box::new(ProcessState {
         process,
         bridge: Bridge::default(),

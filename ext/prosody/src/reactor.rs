@@ -7,7 +7,7 @@ use std::os::fd::IntoRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use magnus::{Error, Module, Object, RArray, RModule, Ruby, function, method};
+use magnus::{Class, Error, Module, Object, RArray, RModule, Ruby, function, method};
 use parking_lot::Mutex;
 use prosody_core::attempt::Attempt;
 use prosody_core::handler::Handler;
@@ -132,7 +132,10 @@ impl NativeReactor {
         let stops = std::mem::take(&mut waiting.stops);
         let tickets = std::mem::take(&mut waiting.tickets);
         drop(waiting);
-        let stops: Vec<_> = stops.iter().map(|attempt| NativeAttempt::id_of(attempt)).collect();
+        let stops: Vec<_> = stops
+            .iter()
+            .map(|attempt| NativeAttempt::id_of(attempt))
+            .collect();
         let notices = ruby.ary_new_capa(2);
         notices.push(ruby.ary_from_vec(stops))?;
         notices.push(ruby.ary_from_vec(tickets))?;

@@ -19,7 +19,9 @@ struct Options<'a> {
 
 impl Options<'_> {
     fn get<T: TryConvert>(&self, name: &str) -> Result<T, Error> {
-        self.hash.fetch(self.ruby.to_symbol(name)).map_err(|reason| self.wrong(name, &reason))
+        self.hash
+            .fetch(self.ruby.to_symbol(name))
+            .map_err(|reason| self.wrong(name, &reason))
     }
 
     fn duration(&self, name: &str) -> Result<Duration, Error> {

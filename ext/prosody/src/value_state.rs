@@ -5,7 +5,7 @@ use std::thread::{self, ThreadId};
 
 use bytes::Bytes;
 use futures::FutureExt;
-use magnus::{Error, Module, RModule, RString, Ruby, Value, method};
+use magnus::{Class, Error, Module, RModule, RString, Ruby, Value, method};
 use prosody_core::attempt::Attempt;
 use prosody_core::ledger::Coordinate;
 
@@ -68,9 +68,15 @@ impl NativeValueState {
         removed.map_err(|error| Reason::from(error).raise(ruby))
     }
 
-    fn commit(ruby: &Ruby, rb_self: &Self, reactor: Option<&NativeReactor>) -> Result<Value, Error> {
+    fn commit(
+        ruby: &Ruby,
+        rb_self: &Self,
+        reactor: Option<&NativeReactor>,
+    ) -> Result<Value, Error> {
         let reactor = reactor.map(|reactor| reactor.queue(ruby)).transpose()?;
-        let publication = rb_self.attempt(ruby)?.publish(Arc::clone(&rb_self.collection));
+        let publication = rb_self
+            .attempt(ruby)?
+            .publish(Arc::clone(&rb_self.collection));
         let publication = publication.map_err(|error| Reason::from(error).raise(ruby))?;
         let completion = async move {
             publication.await?;
