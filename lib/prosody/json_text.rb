@@ -24,14 +24,14 @@ module Prosody
     # @param text [String] JSON that is known to be valid
     # @return [Object] fresh objects
     def parse(text)
-      ::JSON.parse(text, PARSE_OPTIONS)
+      ::JSON.parse(text, **PARSE_OPTIONS)
     end
 
     # @param value [Object]
     # @return [String] JSON in UTF-8
     # @raise [NotRepresentable] says what and why
     def generate(value)
-      ::JSON.generate(plain(value, 0), GENERATE_OPTIONS)
+      ::JSON.generate(plain(value, 0), **GENERATE_OPTIONS)
     rescue ::JSON::JSONError, EncodingError => error
       raise NotRepresentable, error.message
     end

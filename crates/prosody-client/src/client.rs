@@ -89,10 +89,7 @@ impl Client {
     }
 
     /// Sends a record and waits for its acknowledgement. It is handed over before this returns.
-    pub fn send(
-        &self,
-        mut record: OutgoingRecord,
-    ) -> BoxFuture<'static, Result<(), SendError>> {
+    pub fn send(&self, mut record: OutgoingRecord) -> BoxFuture<'static, Result<(), SendError>> {
         if let Some(source_system) = &self.settings.source_system {
             record.headers = with_source(record.headers, source_system);
         }
@@ -122,13 +119,12 @@ impl Client {
         async move {
             client.reserve()?;
             let started = client.start(handler).await;
-            let mut consumption = client.consumption.lock();
-            match started {
-                Ok(subscription) => *consumption = Consumption::Running(subscription),
-                Err(_) => *consumption = Consumption::Idle,
-            }
-            drop(consumption);
-            started.map(|_| ())
+            let (next, result) = match started {
+                Ok(subscription) => (Consumption::Running(subscription), Ok(())),
+                Err(error) => (Consumption::Idle, Err(error)),
+            };
+            *client.consumption.lock() = next;
+            result
         }
         .boxed()
     }
@@ -147,7 +143,9 @@ impl Client {
         let settings = self.subscription_settings()?;
         let store = store::make(settings.store)?;
         self.warn_of_memory(settings);
-        self.cluster.describe(&settings.topics, SUBSCRIBE_LIMIT).await?;
+        self.cluster
+            .describe(&settings.topics, SUBSCRIBE_LIMIT)
+            .await?;
         let subscription = Subscription::start(
             &self.runtime,
             Arc::clone(&self.cluster),
