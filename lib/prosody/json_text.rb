@@ -14,8 +14,16 @@ module Prosody
 
     NESTING_MAX = 100
 
-    # Later json gems warn of duplicate names, or refuse them, unless told.
-    PARSE_OPTIONS = {max_nesting: NESTING_MAX, create_additions: false, allow_duplicate_key: true}.freeze
+    # Later json gems warn of duplicate names, or refuse them, unless told. Earlier ones ignore the option; one
+    # that refuses it does without.
+    PARSE_OPTIONS =
+      begin
+        options = {max_nesting: NESTING_MAX, allow_duplicate_key: true}.freeze
+        ::JSON.parse("{}", **options)
+        options
+      rescue ArgumentError
+        {max_nesting: NESTING_MAX}.freeze
+      end
     GENERATE_OPTIONS = {max_nesting: NESTING_MAX}.freeze
     private_constant :NESTING_MAX, :PARSE_OPTIONS, :GENERATE_OPTIONS
 
