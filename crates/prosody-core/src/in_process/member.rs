@@ -1,7 +1,6 @@
 //! One member of one consumer group.
 
 use std::fmt;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,8 +63,8 @@ impl Log for Member {
             // Without this, a log that never runs dry would keep its task from ever yielding.
             tokio::task::consume_budget().await;
             loop {
-                let mut woken = pin!(self.notify.notified());
-                woken.as_mut().enable();
+                // Made before looking: a wake in between is not missed.
+                let woken = self.notify.notified();
                 let event = self
                     .shared
                     .with(|state| state.next_event(&self.group_id, self.id, intake));

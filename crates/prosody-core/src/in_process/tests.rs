@@ -4,8 +4,10 @@
     reason = "a test fails by panicking"
 )]
 
+mod model;
 mod rules;
 mod speed;
+mod wakes;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
