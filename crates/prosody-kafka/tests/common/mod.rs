@@ -247,3 +247,21 @@ impl Member {
 pub fn texts(numbers: std::ops::Range<u32>) -> Vec<String> {
     numbers.map(|number| number.to_string()).collect()
 }
+
+/// The offset of the next record of a partition.
+pub async fn end_of(broker: &str, partition: &TopicPartition) -> i64 {
+    let broker = broker.to_owned();
+    let partition = partition.clone();
+    let look = move || {
+        use rdkafka::consumer::{BaseConsumer, Consumer};
+        let consumer: BaseConsumer = ClientConfig::new()
+            .set("bootstrap.servers", broker)
+            .create()
+            .unwrap();
+        consumer
+            .fetch_watermarks(&partition.topic, partition.partition, PATIENCE)
+            .unwrap()
+            .1
+    };
+    tokio::task::spawn_blocking(look).await.unwrap()
+}
