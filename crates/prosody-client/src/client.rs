@@ -91,7 +91,7 @@ impl Client {
     /// Sends a record and waits for its acknowledgement. It is handed over before this returns.
     pub fn send(&self, mut record: OutgoingRecord) -> BoxFuture<'static, Result<(), SendError>> {
         if let Some(source_system) = &self.settings.source_system {
-            record.headers = with_source(record.headers, source_system);
+            record.headers = with_source(&record.headers, source_system);
         }
         match self.producer() {
             Ok(producer) => producer.send(record).map(|sent| sent.map(|_| ())).boxed(),
@@ -222,7 +222,7 @@ impl Client {
     }
 }
 
-fn with_source(headers: Headers, source_system: &Arc<str>) -> Headers {
+fn with_source(headers: &Headers, source_system: &Arc<str>) -> Headers {
     let mut headers: Vec<_> = headers.iter().cloned().collect();
     let value = Bytes::copy_from_slice(source_system.as_bytes());
     headers.push((Bytes::from_static(SOURCE_SYSTEM_HEADER), Some(value)));

@@ -1,42 +1,27 @@
-//! stub
-use futures::future::BoxFuture;
-use prosody_core::log::*;
-use std::sync::Arc;
-use std::time::Duration;
-pub struct KafkaOptions {
-    pub bootstrap_servers: Vec<String>,
-    pub properties: std::collections::BTreeMap<String, String>,
-    pub send_timeout: Duration,
-    pub commit_limit: Duration,
-}
-impl KafkaOptions {
-    pub fn new(b: Vec<String>) -> Self {
-        Self {
-            bootstrap_servers: b,
-            properties: Default::default(),
-            send_timeout: Duration::from_secs(1),
-            commit_limit: Duration::from_secs(1),
-        }
-    }
-}
-pub struct KafkaCluster;
-impl KafkaCluster {
-    pub fn new(_: KafkaOptions) -> Result<Self, LogError> {
-        Ok(Self)
-    }
-}
-impl Cluster for KafkaCluster {
-    fn describe<'a>(
-        &'a self,
-        _: &'a [String],
-        _: Duration,
-    ) -> BoxFuture<'a, Result<Vec<TopicDescription>, LogError>> {
-        todo!()
-    }
-    fn join(&self, _: Membership) -> Result<Arc<dyn Log>, LogError> {
-        todo!()
-    }
-    fn producer(&self) -> Result<Arc<dyn Producer>, LogError> {
-        todo!()
-    }
-}
+//! The log trait of prosody-core on Kafka, by librdkafka.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`options`](KafkaOptions) | what a user may set, and our defaults below it |
+//! | [`cluster`](KafkaCluster) | the door: describes topics, makes members and the producer |
+//! | `member` | one member of a group: a poll thread, and the handle that talks to it |
+//! | `loader` | loads single messages by their coordinates |
+//! | `producer` | sends, with a time limit of its own |
+//! | `admin` | describes topics |
+//! | `health` | what librdkafka reports: log lines, and errors that are told once |
+//! | `ffi` | the calls that rdkafka does not wrap; the only unsafe code |
+
+mod admin;
+mod cluster;
+mod ffi;
+mod health;
+mod loader;
+mod member;
+mod options;
+mod partitions;
+mod producer;
+mod wake;
+
+pub use cluster::KafkaCluster;
+pub use options::{KafkaOptions, MANAGED_PROPERTIES};
+pub use producer::KafkaProducer;
