@@ -73,7 +73,7 @@ impl Journey {
         };
         Self {
             decode_options,
-            ledgers: LedgerCache::new(settings.state_cache_size_bytes),
+            ledgers: LedgerCache::new(settings.state_cache_size_bytes, &room.randomness),
             permits: Semaphore::new(settings.max_concurrency),
             notices: DuplicateNotices::default(),
             settings,
@@ -210,6 +210,7 @@ impl Journey {
             let delay = self.room.backoff.delay(tries, &self.room.randomness);
             tries += 1;
             tokio::select! {
+                biased;
                 () = assignment.draining() => return None,
                 () = tokio::time::sleep(delay) => {}
             }
@@ -278,6 +279,7 @@ impl Journey {
                     let delay = self.settings.retry.delay(number, &self.room.randomness);
                     report_retry(message, &failure, number, delay);
                     tokio::select! {
+                        biased;
                         () = assignment.draining() => return Ending::Unfinished,
                         () = tokio::time::sleep(delay) => {}
                     }

@@ -88,6 +88,7 @@ impl LedgerWriter {
                     let delay = self.room.backoff.delay(tries, &self.room.randomness);
                     tries += 1;
                     tokio::select! {
+                        biased;
                         () = assignment.ended() => return Err(WriteError::Ended),
                         () = tokio::time::sleep(delay) => {}
                     }

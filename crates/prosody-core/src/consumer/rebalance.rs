@@ -73,8 +73,15 @@ impl Consumer {
             return;
         }
         self.closing = Some(ends_at);
-        let partitions = self.partitions.keys().cloned().collect();
+        let partitions = self.all_partitions();
         self.begin_handover(partitions, limit);
+    }
+
+    /// In a fixed order, so that a simulation takes the same course each time.
+    pub(super) fn all_partitions(&self) -> Vec<TopicPartition> {
+        let mut partitions: Vec<_> = self.partitions.keys().cloned().collect();
+        partitions.sort_unstable();
+        partitions
     }
 
     fn begin_handover(&mut self, partitions: Vec<TopicPartition>, limit: Duration) {
@@ -226,7 +233,8 @@ impl Consumer {
             return;
         }
         self.commit_at = Instant::now() + self.settings.commit_interval;
-        let watermarks: Vec<_> = self.partitions.values().filter_map(watermark).collect();
+        let mut watermarks: Vec<_> = self.partitions.values().filter_map(watermark).collect();
+        watermarks.sort_by(|one, other| one.topic_partition.cmp(&other.topic_partition));
         if watermarks.is_empty() {
             return;
         }
