@@ -189,12 +189,21 @@ impl Consumer {
             .iter()
             .map(ToString::to_string)
             .collect();
+        if names.is_empty() {
+            // All of them were lost meanwhile, which needs no answer.
+            return;
+        }
         info!("given up: {}", names.join(", "));
         self.log.give_up(&handover.partitions);
     }
 
     /// Partitions are no longer ours: nothing of them counts any more.
     pub(super) fn lost(&mut self, partitions: &[TopicPartition]) {
+        if let Some(handover) = &mut self.handover {
+            // What a handover of them still waits for is over; one that came to its end later would
+            // take their next assignment away.
+            handover.partitions.retain(|name| !partitions.contains(name));
+        }
         for topic_partition in partitions {
             let Some(partition) = self.partitions.remove(topic_partition) else {
                 continue;
