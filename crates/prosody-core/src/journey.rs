@@ -322,18 +322,18 @@ impl Journey {
     }
 
     async fn outcome_or_deadline(&self, attempt: &Arc<Attempt>) -> Option<Outcome> {
-        let mut deadline = Instant::now() + self.settings.timeout;
         loop {
+            // One that waits for its turn in Ruby has all of its time before it: looking again
+            // after that time comes early enough.
+            let begun = attempt.begun_at().unwrap_or_else(Instant::now);
             tokio::select! {
                 biased;
                 outcome = attempt.outcome() => return outcome,
-                () = sleep_until(deadline) => {}
+                () = sleep_until(begun + self.settings.timeout) => {}
             }
-            if attempt.has_begun() {
+            if attempt.begun_at() == Some(begun) {
                 break;
             }
-            // It waited for its turn in Ruby; the time that a handler may take starts with it.
-            deadline = Instant::now() + self.settings.timeout;
         }
         attempt.cancel(CancelReason::Deadline);
         self.handler.stop(attempt);

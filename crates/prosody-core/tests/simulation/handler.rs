@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use prosody_core::attempt::{Attempt, StateError};
+use prosody_core::attempt::{Attempt, CancelReason, StateError};
 use prosody_core::handler::Handler;
 use prosody_core::in_process::MemberId;
 use prosody_core::ledger::Coordinate;
 use prosody_core::outcome::{Failure, FailureClass, Outcome};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::plan::{Act, Script};
 use super::truth::{Run, Truth};
@@ -88,6 +88,7 @@ impl Handler for Scripted {
 }
 
 async fn handle(truth: Arc<Truth>, member: MemberId, attempt: Arc<Attempt>, stop: &Notify) {
+    let begun = Instant::now();
     let run = truth.begin(member, &attempt);
     let worked = work(&truth, &run, &attempt).await;
     if let Err(error) = worked
@@ -97,6 +98,10 @@ async fn handle(truth: Arc<Truth>, member: MemberId, attempt: Arc<Attempt>, stop
         truth.violation(format!("message {}: {error}", run.message));
     }
     let outcome = outcome(&run.script, &attempt, stop).await;
+    let ran = begun.elapsed();
+    if attempt.cancel_reason() == Some(CancelReason::Deadline) && ran < truth.timeout() {
+        truth.violation(format!("message {}: stopped after {ran:?}", run.message));
+    }
     // What follows is no part of the handler any more, and may be overtaken by the next one.
     truth.end(run, &outcome);
     attempt.finish(outcome);
@@ -106,9 +111,8 @@ async fn work(truth: &Truth, run: &Run, attempt: &Arc<Attempt>) -> Result<(), St
     if !attempt.has_ledger() {
         return Ok(());
     }
-    let text = |item: Option<Bytes>| {
-        item.map(|item| String::from_utf8(item.to_vec()).unwrap_or_default())
-    };
+    let text =
+        |item: Option<Bytes>| item.map(|item| String::from_utf8(item.to_vec()).unwrap_or_default());
     let before = text(attempt.read(&applied())?).unwrap_or_default();
     let seen = text(attempt.read(&published())?);
     truth.read(run, &before, seen.as_deref());

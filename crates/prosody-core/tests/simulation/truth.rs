@@ -92,7 +92,9 @@ pub struct Run {
 impl Drop for Run {
     fn drop(&mut self) {
         let mut inner = self.truth.lock();
-        inner.running.retain(|running| running.serial != self.serial);
+        inner
+            .running
+            .retain(|running| running.serial != self.serial);
     }
 }
 
@@ -168,6 +170,11 @@ impl Truth {
 
     pub fn is_broker_away(&self) -> bool {
         Instant::now() < self.lock().broker_away_until
+    }
+
+    /// How long a handler may run.
+    pub fn timeout(&self) -> Duration {
+        self.plan.settings.timeout
     }
 
     fn message(&self, number: usize) -> &Message {
@@ -468,7 +475,12 @@ impl Truth {
             });
             let last = settled.map(|((_, offset), _)| *offset).max();
             let topic_partition = TopicPartition::new(TOPIC, *partition);
-            (topic_partition, key.clone(), join(truth.effects.iter()), last)
+            (
+                topic_partition,
+                key.clone(),
+                join(truth.effects.iter()),
+                last,
+            )
         });
         keys.collect()
     }
