@@ -338,6 +338,7 @@ impl Attempt {
             }
         }
         *self.publishing.lock() += 1;
+        let turn = ledger.turn();
         let publication = Publication(Arc::clone(self));
         Ok(Box::pin(async move {
             let attempt = &publication.0;
@@ -345,7 +346,7 @@ impl Attempt {
                 return Ok(());
             }
             match ledger
-                .commit(&attempt.assignment, transaction.clone())
+                .commit(&attempt.assignment, turn, transaction.clone())
                 .await
             {
                 Ok(()) => {

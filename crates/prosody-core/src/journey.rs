@@ -381,7 +381,7 @@ impl Journey {
             known.settle_handled(&mut transaction, &message.fingerprint, expires_at_ms);
         });
         let changes_weight = transaction.rows() > 1;
-        match ledger.commit(assignment, transaction).await {
+        match ledger.commit(assignment, ledger.turn(), transaction).await {
             Ok(()) => {
                 if changes_weight {
                     self.ledgers.insert(assignment.generation(), ledger);
@@ -407,7 +407,7 @@ impl Journey {
         };
         let mut transaction = Transaction::default();
         ledger.with(|known| known.settle(&mut transaction, message.position()));
-        match ledger.commit(assignment, transaction).await {
+        match ledger.commit(assignment, ledger.turn(), transaction).await {
             Ok(()) => Ending::Done,
             Err(WriteError::Ended) => Ending::Unfinished,
             Err(WriteError::Refused(reason)) => {

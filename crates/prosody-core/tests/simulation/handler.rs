@@ -132,11 +132,17 @@ async fn work(truth: &Truth, run: &Run, attempt: &Arc<Attempt>) -> Result<(), St
         attempt.write(applied(), after.as_bytes())?;
     }
     if run.script.publishes {
+        // Two at a time: the later one stays, whichever is waited for first.
         let value = format!("{:x}", run.serial);
+        attempt.write(published(), b"earlier")?;
+        let earlier = attempt.publish("published".into())?;
+        truth.publishes(run, "earlier");
         attempt.write(published(), value.as_bytes())?;
         let publication = attempt.publish("published".into())?;
         truth.publishes(run, &value);
-        publication.await?;
+        let (later, earlier) = futures::join!(publication, earlier);
+        earlier?;
+        later?;
         truth.published(run, &value);
         let back = text(attempt.read(&published())?);
         if back.as_deref() != Some(&*value) {

@@ -148,8 +148,8 @@ fn message(rng: &mut Rng, number: usize, keys: usize, settings: &ConsumerSetting
         _ => Kind::Plain,
     };
     let mut wait_before = Duration::ZERO;
-    if rng.u8(..4) == 0 {
-        wait_before = ms(rng, 0..=100);
+    if rng.u8(..3) == 0 {
+        wait_before = ms(rng, 0..=250);
     }
     Message {
         number,
