@@ -5,8 +5,8 @@
 //! under the attempt's own changes, so they need not wait.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
 use bytes::Bytes;
@@ -15,6 +15,7 @@ use futures::task::AtomicWaker;
 use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::consumer::Assignment;
 use crate::event::Event;
@@ -93,7 +94,7 @@ pub struct Attempt {
     /// Commits of collections that were begun and have no known outcome yet.
     publishing: Mutex<usize>,
     published: Notify,
-    begun: AtomicBool,
+    begun: OnceLock<Instant>,
     cancellation: AtomicU8,
     cancelled: Notify,
     end: Mutex<End>,
@@ -115,7 +116,7 @@ impl Attempt {
             overlay: Mutex::default(),
             publishing: Mutex::default(),
             published: Notify::new(),
-            begun: AtomicBool::new(false),
+            begun: OnceLock::new(),
             cancellation: AtomicU8::new(RUNNING),
             cancelled: Notify::new(),
             end: Mutex::default(),
@@ -149,13 +150,18 @@ impl Attempt {
             self.finish(Outcome::Stopped);
             return false;
         }
-        self.begun.store(true, Ordering::Release);
+        self.begun.get_or_init(Instant::now);
         true
     }
 
     /// Whether the handler has started.
     pub fn has_begun(&self) -> bool {
-        self.begun.load(Ordering::Acquire)
+        self.begun.get().is_some()
+    }
+
+    /// When the handler started.
+    pub(crate) fn begun_at(&self) -> Option<Instant> {
+        self.begun.get().copied()
     }
 
     /// Whether the handler should come to an end: deadline, revocation or shutdown.
@@ -332,6 +338,7 @@ impl Attempt {
             }
         }
         *self.publishing.lock() += 1;
+        let turn = ledger.turn();
         let publication = Publication(Arc::clone(self));
         Ok(Box::pin(async move {
             let attempt = &publication.0;
@@ -339,7 +346,7 @@ impl Attempt {
                 return Ok(());
             }
             match ledger
-                .commit(&attempt.assignment, transaction.clone())
+                .commit(&attempt.assignment, turn, transaction.clone())
                 .await
             {
                 Ok(()) => {

@@ -73,7 +73,7 @@ impl Journey {
         };
         Self {
             decode_options,
-            ledgers: LedgerCache::new(settings.state_cache_size_bytes),
+            ledgers: LedgerCache::new(settings.state_cache_size_bytes, &room.randomness),
             permits: Semaphore::new(settings.max_concurrency),
             notices: DuplicateNotices::default(),
             settings,
@@ -210,6 +210,7 @@ impl Journey {
             let delay = self.room.backoff.delay(tries, &self.room.randomness);
             tries += 1;
             tokio::select! {
+                biased;
                 () = assignment.draining() => return None,
                 () = tokio::time::sleep(delay) => {}
             }
@@ -278,6 +279,7 @@ impl Journey {
                     let delay = self.settings.retry.delay(number, &self.room.randomness);
                     report_retry(message, &failure, number, delay);
                     tokio::select! {
+                        biased;
                         () = assignment.draining() => return Ending::Unfinished,
                         () = tokio::time::sleep(delay) => {}
                     }
@@ -320,18 +322,18 @@ impl Journey {
     }
 
     async fn outcome_or_deadline(&self, attempt: &Arc<Attempt>) -> Option<Outcome> {
-        let mut deadline = Instant::now() + self.settings.timeout;
         loop {
+            // One that waits for its turn in Ruby has all of its time before it: looking again
+            // after that time comes early enough.
+            let begun = attempt.begun_at().unwrap_or_else(Instant::now);
             tokio::select! {
                 biased;
                 outcome = attempt.outcome() => return outcome,
-                () = sleep_until(deadline) => {}
+                () = sleep_until(begun + self.settings.timeout) => {}
             }
-            if attempt.has_begun() {
+            if attempt.begun_at() == Some(begun) {
                 break;
             }
-            // It waited for its turn in Ruby; the time that a handler may take starts with it.
-            deadline = Instant::now() + self.settings.timeout;
         }
         attempt.cancel(CancelReason::Deadline);
         self.handler.stop(attempt);
@@ -379,7 +381,7 @@ impl Journey {
             known.settle_handled(&mut transaction, &message.fingerprint, expires_at_ms);
         });
         let changes_weight = transaction.rows() > 1;
-        match ledger.commit(assignment, transaction).await {
+        match ledger.commit(assignment, ledger.turn(), transaction).await {
             Ok(()) => {
                 if changes_weight {
                     self.ledgers.insert(assignment.generation(), ledger);
@@ -405,7 +407,7 @@ impl Journey {
         };
         let mut transaction = Transaction::default();
         ledger.with(|known| known.settle(&mut transaction, message.position()));
-        match ledger.commit(assignment, transaction).await {
+        match ledger.commit(assignment, ledger.turn(), transaction).await {
             Ok(()) => Ending::Done,
             Err(WriteError::Ended) => Ending::Unfinished,
             Err(WriteError::Refused(reason)) => {

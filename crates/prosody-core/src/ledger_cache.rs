@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use foldhash::fast::FixedState;
 use quick_cache::sync::Cache;
 use quick_cache::{Equivalent, Weighter};
 
+use crate::backoff::Randomness;
 use crate::event::Key;
 use crate::ledger::Ledger;
 use crate::ledger_writer::LedgerWriter;
@@ -51,19 +53,22 @@ impl Weighter<Name, Weighed> for ByBytes {
 
 /// The ledgers that need not be read from the store. A full cache costs a read, nothing else.
 pub(crate) struct LedgerCache {
-    ledgers: Cache<Name, Weighed, ByBytes, foldhash::fast::RandomState>,
+    ledgers: Cache<Name, Weighed, ByBytes, FixedState>,
 }
 
 /// For the cache's own tables only; more ledgers than that may be held.
 const EXPECTED_LEDGER_BYTES: usize = 512;
 
 impl LedgerCache {
-    pub(crate) fn new(bytes_max: usize) -> Self {
+    /// Which ledgers it forgets depends on how names are hashed, and so on the randomness.
+    pub(crate) fn new(bytes_max: usize, randomness: &Randomness) -> Self {
+        let seed = randomness.fraction().to_bits();
+        let hashing = FixedState::with_seed(seed);
         let ledgers = Cache::with(
             bytes_max / EXPECTED_LEDGER_BYTES,
             bytes_max as u64,
             ByBytes,
-            foldhash::fast::RandomState::default(),
+            hashing,
             quick_cache::sync::DefaultLifecycle::default(),
         );
         Self { ledgers }

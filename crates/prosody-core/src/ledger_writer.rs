@@ -4,8 +4,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use thiserror::Error;
+use tokio::sync::OwnedMutexGuard;
 use tracing::{error, warn};
 
 use crate::backoff::{Backoff, Randomness};
@@ -36,12 +39,24 @@ pub(crate) struct LedgerWriter {
     key: LedgerKey,
     room: Arc<LedgerRoom>,
     ledger: Mutex<Ledger>,
+    /// Held by the write under way: one that is sent again must not overtake a later one.
+    turns: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// A place in the order of a ledger's writes.
+pub(crate) enum Turn {
+    Now(OwnedMutexGuard<()>),
+    Later(BoxFuture<'static, OwnedMutexGuard<()>>),
 }
 
 impl LedgerWriter {
     pub(crate) fn new(key: LedgerKey, room: Arc<LedgerRoom>, ledger: Ledger) -> Self {
-        let ledger = Mutex::new(ledger);
-        Self { key, room, ledger }
+        Self {
+            key,
+            room,
+            ledger: Mutex::new(ledger),
+            turns: Arc::default(),
+        }
     }
 
     pub(crate) fn key(&self) -> &LedgerKey {
@@ -60,21 +75,49 @@ impl LedgerWriter {
         look(&self.ledger.lock())
     }
 
+    /// Takes the next place in the order of writes, now.
+    pub(crate) fn turn(&self) -> Turn {
+        if let Ok(turn) = Arc::clone(&self.turns).try_lock_owned() {
+            return Turn::Now(turn);
+        }
+        let mut turn = Arc::clone(&self.turns).lock_owned().boxed();
+        // The first poll takes the place, whoever is polled first later.
+        match tokio::task::unconstrained(&mut turn).now_or_never() {
+            Some(taken) => Turn::Now(taken),
+            None => Turn::Later(turn),
+        }
+    }
+
     /// Commits a transaction: sends the same rows again until the outcome is known, or until the
     /// assignment ends.
     pub(crate) async fn commit(
         &self,
         assignment: &Assignment,
+        turn: Turn,
         transaction: Transaction,
     ) -> Result<(), WriteError> {
         let size = transaction.check_size(self.key.key.bytes().len());
         size.map_err(|error| WriteError::Refused(error.to_string()))?;
+        tokio::select! {
+            biased;
+            () = assignment.ended() => Err(WriteError::Ended),
+            result = self.commit_in_turn(assignment, turn, transaction) => result,
+        }
+    }
+
+    async fn commit_in_turn(
+        &self,
+        assignment: &Assignment,
+        turn: Turn,
+        transaction: Transaction,
+    ) -> Result<(), WriteError> {
+        let _turn = match turn {
+            Turn::Now(turn) => turn,
+            Turn::Later(turn) => turn.await,
+        };
+        let claim = assignment.claim().ok_or(WriteError::Ended)?;
         let mut tries = 0;
         loop {
-            let claim = assignment.claim().ok_or(WriteError::Ended)?;
-            if assignment.has_ended() {
-                return Err(WriteError::Ended);
-            }
             match self.room.store.commit(&self.key, claim, &transaction).await {
                 Ok(()) => return self.repeat_here(transaction),
                 Err(CommitError::Refused(reason)) => return Err(WriteError::Refused(reason)),
@@ -87,10 +130,7 @@ impl LedgerWriter {
                     }
                     let delay = self.room.backoff.delay(tries, &self.room.randomness);
                     tries += 1;
-                    tokio::select! {
-                        () = assignment.ended() => return Err(WriteError::Ended),
-                        () = tokio::time::sleep(delay) => {}
-                    }
+                    tokio::time::sleep(delay).await;
                 }
             }
         }

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use crate::attempt::{Attempt, CancelReason};
+use crate::event::Event;
 use crate::handler::Handler;
 use crate::ledger::{Claim, LedgerPartition};
 use crate::record::{Generation, TopicId, TopicPartition};
@@ -104,15 +105,14 @@ impl Assignment {
     pub(crate) fn begin_drain(&self) {
         self.phase
             .send_modify(|phase| *phase = (*phase).max(Phase::Draining));
-        for attempt in self.attempts.lock().values() {
+        for attempt in self.running_attempts() {
             attempt.cancel(CancelReason::Drain);
         }
     }
 
     /// Interrupts the handlers that still run.
     pub(crate) fn stop_handlers(&self, handler: &dyn Handler) {
-        let running: Vec<_> = self.attempts.lock().values().cloned().collect();
-        for attempt in running {
+        for attempt in self.running_attempts() {
             handler.stop(&attempt);
         }
     }
@@ -121,10 +121,19 @@ impl Assignment {
     pub(crate) fn end(&self) {
         self.begin_drain();
         self.phase.send_replace(Phase::Ended);
-        let running: Vec<_> = self.attempts.lock().values().cloned().collect();
-        for attempt in running {
+        for attempt in self.running_attempts() {
             attempt.abandon();
         }
+    }
+
+    /// In the order of the log, so that a simulation takes the same course each time.
+    fn running_attempts(&self) -> Vec<Arc<Attempt>> {
+        let mut running: Vec<_> = self.attempts.lock().values().cloned().collect();
+        running.sort_by_key(|attempt| {
+            let Event::Message(message) = attempt.event();
+            message.record.offset
+        });
+        running
     }
 
     pub(crate) fn attempt_started(&self, attempt: &Arc<Attempt>) {

@@ -192,8 +192,7 @@ impl Consumer {
                 break Ok(());
             }
         };
-        let partitions: Vec<_> = self.partitions.keys().cloned().collect();
-        self.lost(&partitions);
+        self.lost(&self.all_partitions());
         let now = Instant::now();
         let left = self.closing.map(|at| at.saturating_duration_since(now));
         self.log

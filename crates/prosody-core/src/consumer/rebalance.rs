@@ -73,8 +73,15 @@ impl Consumer {
             return;
         }
         self.closing = Some(ends_at);
-        let partitions = self.partitions.keys().cloned().collect();
+        let partitions = self.all_partitions();
         self.begin_handover(partitions, limit);
+    }
+
+    /// In a fixed order, so that a simulation takes the same course each time.
+    pub(super) fn all_partitions(&self) -> Vec<TopicPartition> {
+        let mut partitions: Vec<_> = self.partitions.keys().cloned().collect();
+        partitions.sort_unstable();
+        partitions
     }
 
     fn begin_handover(&mut self, partitions: Vec<TopicPartition>, limit: Duration) {
@@ -182,12 +189,21 @@ impl Consumer {
             .iter()
             .map(ToString::to_string)
             .collect();
+        if names.is_empty() {
+            // All of them were lost meanwhile, which needs no answer.
+            return;
+        }
         info!("given up: {}", names.join(", "));
         self.log.give_up(&handover.partitions);
     }
 
     /// Partitions are no longer ours: nothing of them counts any more.
     pub(super) fn lost(&mut self, partitions: &[TopicPartition]) {
+        if let Some(handover) = &mut self.handover {
+            // What a handover of them still waits for is over; one that came to its end later would
+            // take their next assignment away.
+            handover.partitions.retain(|name| !partitions.contains(name));
+        }
         for topic_partition in partitions {
             let Some(partition) = self.partitions.remove(topic_partition) else {
                 continue;
@@ -226,7 +242,8 @@ impl Consumer {
             return;
         }
         self.commit_at = Instant::now() + self.settings.commit_interval;
-        let watermarks: Vec<_> = self.partitions.values().filter_map(watermark).collect();
+        let mut watermarks: Vec<_> = self.partitions.values().filter_map(watermark).collect();
+        watermarks.sort_by(|one, other| one.topic_partition.cmp(&other.topic_partition));
         if watermarks.is_empty() {
             return;
         }
