@@ -89,7 +89,10 @@ fn ask(
     if topics.is_empty() {
         return reach(client, deadline).ok_or_else(|| unreachable(limit, health));
     }
-    let found = describe_on(client, topics, deadline);
+    let serve = || {
+        let _ = client.poll(Duration::ZERO);
+    };
+    let found = describe_on(client, topics, deadline, serve);
     let found = found.map_err(|error| match error {
         Some(error) if !is_timeout(error.code) => LogError::Refused(error.text),
         _ => unreachable(limit, health),
@@ -109,11 +112,15 @@ fn reach(client: &BaseConsumer<QuietContext>, deadline: Instant) -> Option<Vec<T
     None
 }
 
-/// Asks the cluster for topics and serves the client until the answer is there; `None` for none.
+/// Asks the cluster for topics and waits for the answer; `Err(None)` if there is none in time.
+///
+/// Meanwhile `serve` is called again and again, to poll the client: its callbacks tell what is
+/// wrong.
 pub(crate) fn describe_on<C: ConsumerContext>(
     client: &BaseConsumer<C>,
     topics: &BTreeSet<String>,
     deadline: Instant,
+    mut serve: impl FnMut(),
 ) -> Result<Vec<DescribedTopic>, Option<NativeError>> {
     let waker = Arc::new(Waker::default());
     waker.adopt_current_thread();
@@ -135,7 +142,7 @@ pub(crate) fn describe_on<C: ConsumerContext>(
             return Err(None);
         }
         Waker::wait(REPORT_INTERVAL);
-        let _ = client.poll(Duration::ZERO);
+        serve();
     }
 }
 
