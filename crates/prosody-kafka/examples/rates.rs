@@ -15,7 +15,6 @@ use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::message::Message;
 
 const MESSAGES: usize = 1_000_000;
 const MESSAGE_BYTES: usize = 100;

@@ -18,7 +18,7 @@ use crate::ffi::{DescribedTopic, NativeError, Replies, Reply};
 use crate::health::{self, Health};
 use crate::options::refused;
 use crate::partitions::check_topic;
-use crate::wake::Waker;
+use crate::wake::{Waker, deadline};
 
 /// Between two looks at what librdkafka reports while an answer is waited for.
 const REPORT_INTERVAL: Duration = Duration::from_millis(20);
@@ -85,7 +85,7 @@ fn ask(
     limit: Duration,
     health: &Health,
 ) -> Result<Vec<TopicDescription>, LogError> {
-    let deadline = Instant::now() + limit.saturating_sub(RESERVE);
+    let deadline = deadline(limit.saturating_sub(RESERVE));
     if topics.is_empty() {
         return reach(client, deadline).ok_or_else(|| unreachable(limit, health));
     }

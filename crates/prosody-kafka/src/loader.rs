@@ -23,6 +23,7 @@ use crate::health::Health;
 use crate::member::records;
 use crate::options::{KafkaOptions, refused};
 use crate::partitions::check_topic;
+use crate::wake::deadline;
 
 /// Records that are read over rather than sought over.
 const READ_ON_MAX: i64 = 100;
@@ -96,7 +97,7 @@ impl Loader {
         let request = Request {
             coordinates: coordinates.clone(),
             limit,
-            deadline: Instant::now() + limit,
+            deadline: deadline(limit),
             answer,
         };
         self.sender()?.send(request).map_err(|_| LogError::Ended)?;
