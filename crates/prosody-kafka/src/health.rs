@@ -62,7 +62,7 @@ impl Health {
                 let broker = reason.split(": ").next().unwrap_or_default();
                 state.tell(format!("{code:?} {broker}"), reason);
             }
-            Some(RDKafkaErrorCode::Fatal) => {}
+            Some(RDKafkaErrorCode::Fatal | RDKafkaErrorCode::PartitionEOF) => {}
             _ => state.tell(reason.to_owned(), reason),
         }
     }
