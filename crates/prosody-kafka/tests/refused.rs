@@ -12,7 +12,7 @@ use common::{
     Member, PATIENCE, broker, cluster, create_topic_with, membership, options, outgoing, topic,
     unique,
 };
-use prosody_core::log::{Intake, Cluster, LogError, LogEvent, SendError};
+use prosody_core::log::{Cluster, Intake, LogError, LogEvent, SendError};
 use prosody_kafka::{KafkaCluster, KafkaOptions};
 use tokio::time::timeout;
 
