@@ -82,7 +82,7 @@ module Prosody
 
       def log(severity, text, target)
         Prosody.logger.add(severity, text, target)
-      rescue Exception => error # rubocop:disable Lint/RescueException
+      rescue Exception => error # standard:disable Lint/RescueException
         # A logger that raises must not end the thread that others wait for.
         warn "prosody: the logger raised #{error.class}, lost: #{text}"
       end
