@@ -108,8 +108,9 @@ module Prosody
     end
 
     def stop_children
-      children = @task.children
-      children&.to_a&.each(&:stop)
+      children = []
+      @task.children&.each { |child| children << child }
+      children.each(&:stop)
     end
   end
   private_constant :Worker
