@@ -92,8 +92,7 @@ module Prosody
       now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       return if now < @slice_ends
 
-      # A fiber that blocks its thread cannot be interrupted by another one.
-      sleep(0) if Fiber.current_scheduler
+      sleep(0) if Bridge.may_yield?
       @slice_ends = Process.clock_gettime(Process::CLOCK_MONOTONIC) + SLICE_SECONDS
     end
 
