@@ -50,7 +50,7 @@ RSpec.describe Prosody::Client, :mock do
       got = Thread::Queue.new
       consume { |_, message| got << [message.key, message.payload, message.headers] }
 
-      expect(produce("k", {symbol: :value, "list" => [1, 2.5, nil, true]}, headers: {"trace" => "a", "none" => nil})).to be_nil
+      expect(produce("k", {:symbol => :value, "list" => [1, 2.5, nil, true]}, headers: {"trace" => "a", "none" => nil})).to be_nil
       key, payload, headers = pop(got)
       expect(key).to eq("k")
       expect(payload).to eq("symbol" => "value", "list" => [1, 2.5, nil, true])
@@ -91,7 +91,7 @@ RSpec.describe Prosody::Client, :mock do
       garbage = Object.new
       def garbage.to_json(*) = "{not json"
       [Float::NAN, Float::INFINITY, -Float::INFINITY, "\xFF", "\xFF".b, {"a" => ["\xC3"]}, {"\xFF" => 1}, {"\xE9".b => 1},
-        "\xFF".dup.force_encoding("US-ASCII"), cyclic, Object.new, BasicObject.new, [Object.new], garbage].each do |payload|
+        (+"\xFF").force_encoding("US-ASCII"), cyclic, Object.new, BasicObject.new, [Object.new], garbage].each do |payload|
         expect { produce("k", payload) }
           .to raise_error(ArgumentError, /payload of a message to topic "#{topic}", key "k" cannot be sent as JSON: ./)
       end
