@@ -36,12 +36,20 @@ pub(crate) struct LedgerWriter {
     key: LedgerKey,
     room: Arc<LedgerRoom>,
     ledger: Mutex<Ledger>,
+    /// One write at a time, in the order of the calls: one that is sent again would otherwise undo
+    /// what was written since.
+    turn: tokio::sync::Mutex<()>,
 }
 
 impl LedgerWriter {
     pub(crate) fn new(key: LedgerKey, room: Arc<LedgerRoom>, ledger: Ledger) -> Self {
         let ledger = Mutex::new(ledger);
-        Self { key, room, ledger }
+        Self {
+            key,
+            room,
+            ledger,
+            turn: tokio::sync::Mutex::default(),
+        }
     }
 
     pub(crate) fn key(&self) -> &LedgerKey {
@@ -69,6 +77,7 @@ impl LedgerWriter {
     ) -> Result<(), WriteError> {
         let size = transaction.check_size(self.key.key.bytes().len());
         size.map_err(|error| WriteError::Refused(error.to_string()))?;
+        let _turn = self.turn.lock().await;
         let mut tries = 0;
         loop {
             let claim = assignment.claim().ok_or(WriteError::Ended)?;
