@@ -42,11 +42,13 @@ module Prosody
         TRANSFERS || !scheduler.is_a?(Async::Scheduler) || !Async::Task.current?.nil?
       end
 
-      # The reactor that the current thread runs, if it is one of ours.
+      # The reactor that the current thread runs, if it is one of ours and of this process: in a child that a
+      # handler forked it is neither.
       #
       # @return [Native::Reactor, nil]
       def native_reactor
-        Reactor.current&.native
+        reactor = Reactor.current
+        reactor.native if reactor && reactor.process_id == Process.pid
       end
 
       # Wakes the fiber that waits for a ticket, if one does. From any thread.

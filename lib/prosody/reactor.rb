@@ -32,10 +32,14 @@ module Prosody
     # @return [Native::Reactor]
     attr_reader :native
 
+    # @return [Integer] where its thread runs
+    attr_reader :process_id
+
     def initialize(handler, collections)
       @handler = handler
       @collections = collections
       @native, descriptor = Native::Reactor.open
+      @process_id = Process.pid
       @bell = IO.for_fd(descriptor, "rb")
       @ticks = 0
       @slice_ends = 0.0
@@ -59,10 +63,10 @@ module Prosody
     def close(limit)
       @closed = true
       @native.wake
-      return if @thread.nil? || @thread.join(limit)
+      return if @thread.nil? || ended?(limit)
 
       @thread.kill
-      return if @thread.join(limit)
+      return if ended?(limit)
 
       Prosody.logger.error("a handler cannot be interrupted, its thread is abandoned: #{@thread.backtrace&.first(5)&.join(" < ")}")
     end
@@ -97,6 +101,11 @@ module Prosody
     end
 
     private
+
+    # Blocks: `limit` is short, and not every fiber can wait (see {Bridge.may_yield?}).
+    def ended?(limit)
+      Fiber.new(blocking: true) { @thread.join(limit) }.resume
+    end
 
     def run
       Thread.current.thread_variable_set(:prosody_reactor, self)
