@@ -25,6 +25,6 @@ RSpec.configure do |config|
     unsubscribe_all
     Prosody.reset_mock
     Prosody.logger = nil
-    example.metadata[:extra_failure_lines] = ["log:", *log.to_a.last(30)] if example.exception
+    example.metadata[:extra_failure_lines] = ["log:", *log.to_a.last(20).map { |line| line[0, 300] }] if example.exception
   end
 end

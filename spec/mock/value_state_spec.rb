@@ -131,6 +131,23 @@ RSpec.describe Prosody::ValueState, :mock do
     end
   end
 
+  it "commits in the order of the calls, also when they come from child tasks at once" do
+    rounds = 30
+    seen = in_turn(
+      lambda do |state, _|
+        tasks = Array.new(rounds) do |number|
+          state.set(number)
+          Async::Task.current.async { state.commit }
+        end
+        tasks.each(&:wait)
+        state.rollback
+        state.get
+      end,
+      ->(state, _) { state.get }
+    )
+    expect(seen).to eq([rounds - 1, rounds - 1])
+  end
+
   it "commits nothing when nothing was changed" do
     expect(in_turn(->(state, _) { [state.commit, state.commit] })).to eq([[nil, nil]])
   end
