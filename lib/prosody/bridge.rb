@@ -11,7 +11,9 @@ module Prosody
   module Bridge
     # Where a fiber that async did not make can wait as well: its scheduler transfers between fibers.
     TRANSFERS = Async::Scheduler.method_defined?(:transfer)
-    private_constant :TRANSFERS
+    # By severity, for loggers that do no more.
+    LEVELS = %i[debug info warn error].freeze
+    private_constant :TRANSFERS, :LEVELS
 
     @queues = {}
 
@@ -32,12 +34,12 @@ module Prosody
       end
 
       # Whether the current fiber can let others go on. In async 1 one that is not a task's own would yield to
-      # whoever resumed it instead: there it blocks its thread.
+      # whoever resumed it instead: there it blocks its thread, as it does in a child that a handler forked.
       #
       # @return [Boolean]
       def may_yield?
         scheduler = Fiber.current_scheduler
-        return false unless scheduler
+        return false if scheduler.nil? || Reactor.current&.foreign?
 
         TRANSFERS || !scheduler.is_a?(Async::Scheduler) || !Async::Task.current?.nil?
       end
@@ -48,7 +50,7 @@ module Prosody
       # @return [Native::Reactor, nil]
       def native_reactor
         reactor = Reactor.current
-        reactor.native if reactor && reactor.process_id == Process.pid
+        reactor.native unless reactor.nil? || reactor.foreign?
       end
 
       # Wakes the fiber that waits for a ticket, if one does. From any thread.
@@ -98,7 +100,10 @@ module Prosody
       end
 
       def log(severity, text, target)
-        Prosody.logger.add(severity, text, target)
+        logger = Prosody.logger
+        return logger.add(severity, text, target) if logger.respond_to?(:add)
+
+        logger.public_send(LEVELS.fetch(severity), text)
       rescue Exception => error # standard:disable Lint/RescueException
         # A logger that raises must not end the thread that others wait for.
         warn "prosody: the logger raised #{error.class}, lost: #{text}"

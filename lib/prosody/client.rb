@@ -26,8 +26,12 @@ module Prosody
       # @api private
       def running(client, reactor)
         @running_mutex.synchronize do
-          at_exit { shut_down_all } unless @at_exit_process == Process.pid
-          @at_exit_process = Process.pid
+          unless @at_exit_process == Process.pid
+            # What a parent ran is not there in a forked child.
+            @running = {}
+            at_exit { shut_down_all } unless @at_exit_process
+            @at_exit_process = Process.pid
+          end
           reactor ? @running[client] = reactor : @running.delete(client)
         end
       end

@@ -32,9 +32,6 @@ module Prosody
     # @return [Native::Reactor]
     attr_reader :native
 
-    # @return [Integer] where its thread runs
-    attr_reader :process_id
-
     def initialize(handler, collections)
       @handler = handler
       @collections = collections
@@ -52,6 +49,11 @@ module Prosody
       @thread.name = "prosody-reactor"
       @thread.report_on_exception = false
       self
+    end
+
+    # Whether this is a child of the process in which its thread runs.
+    def foreign?
+      @process_id != Process.pid
     end
 
     # Whether the current thread is this reactor's.
