@@ -71,16 +71,14 @@ module Prosody
         @process_id = Process.pid
         @queues = {}
         Native.start_logging(ENV.fetch("PROSODY_LOG", "info"))
-        @dispatcher = Thread.new { loop { dispatch(*Native.next_dispatch) } }
-        @dispatcher.name = "prosody-dispatcher"
-        @dispatcher.report_on_exception = false
+        @dispatcher = dispatcher
       end
 
       # Writes what Rust has logged and nobody has written yet.
       #
       # @return [void]
       def flush_log
-        dispatch(*Native.drain_dispatch) if @process_id == Process.pid
+        dispatch(Native.drain_dispatch) if @process_id == Process.pid
       end
 
       private
@@ -93,7 +91,15 @@ module Prosody
         @queues.delete(ticket)
       end
 
-      def dispatch(lines, dropped_lines, tickets)
+      def dispatcher
+        thread = Thread.new { loop { dispatch(Native.next_dispatch) } }
+        thread.name = "prosody-dispatcher"
+        thread.report_on_exception = false
+        thread
+      end
+
+      def dispatch(waiting)
+        lines, dropped_lines, tickets = waiting
         tickets.each { |ticket| done(ticket) }
         lines.each { |severity, target, text| log(severity, text, target) }
         log(::Logger::WARN, "#{dropped_lines} log lines were dropped, the logger is too slow", "prosody") if dropped_lines > 0
@@ -101,7 +107,7 @@ module Prosody
 
       def log(severity, text, target)
         logger = Prosody.logger
-        return logger.add(severity, text, target) if logger.respond_to?(:add)
+        return logger.public_send(:add, severity, text, target) if logger.respond_to?(:add)
 
         logger.public_send(LEVELS.fetch(severity), text)
       rescue Exception => error # standard:disable Lint/RescueException

@@ -45,9 +45,9 @@ module Prosody
 
     # Starts the thread.
     def start
-      @thread = Thread.new { run }
-      @thread.name = "prosody-reactor"
-      @thread.report_on_exception = false
+      thread = @thread = Thread.new { run }
+      thread.name = "prosody-reactor"
+      thread.report_on_exception = false
       self
     end
 
@@ -65,12 +65,13 @@ module Prosody
     def close(limit)
       @closed = true
       @native.wake
-      return if @thread.nil? || ended?(limit)
+      thread = @thread
+      return if thread.nil? || ended?(thread, limit)
 
-      @thread.kill
-      return if ended?(limit)
+      thread.kill
+      return if ended?(thread, limit)
 
-      Prosody.logger.error("a handler cannot be interrupted, its thread is abandoned: #{@thread.backtrace&.first(5)&.join(" < ")}")
+      Prosody.logger.error("a handler cannot be interrupted, its thread is abandoned: #{thread.backtrace&.first(5)&.join(" < ")}")
     end
 
     # The next attempt for a worker that has nothing to do; nil if there is none.
@@ -105,8 +106,8 @@ module Prosody
     private
 
     # Blocks: `limit` is short, and not every fiber can wait (see {Bridge.may_yield?}).
-    def ended?(limit)
-      Fiber.new(blocking: true) { @thread.join(limit) }.resume
+    def ended?(thread, limit)
+      Fiber.new(blocking: true) { thread.join(limit) }.resume
     end
 
     def run
@@ -186,7 +187,9 @@ module Prosody
       return if scheduler.respond_to?(:timeout_after)
 
       scheduler.define_singleton_method(:timeout_after) do |seconds, error, message, &block|
-        expired = Class.new(Exception) # standard:disable Lint/InheritException
+        # standard:disable Lint/InheritException
+        expired = Class.new(Exception) #: singleton(Exception)
+        # standard:enable Lint/InheritException
         begin
           Async::Task.current.with_timeout(seconds, expired) { block.call(seconds) }
         rescue expired

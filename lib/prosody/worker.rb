@@ -103,13 +103,13 @@ module Prosody
       return false unless Thread.current.keys.size == @locals
       return false if STORAGE && Fiber.current.storage != @storage
 
-      children = @task.children
-      children.nil? || children.empty?
+      children = @task&.children
+      children ? children.empty? : true
     end
 
     def stop_children
       children = []
-      @task.children&.each { |child| children << child }
+      @task&.children&.each { |child| children << child }
       children.each(&:stop)
     end
   end
