@@ -225,6 +225,6 @@ RSpec.describe "a process", :mock do
       puts all.map(&:last).inspect
     RUBY
 
-    expect(result.output).to eq("[1, 2, 3]\n")
+    expect(result.output).to end_with("[1, 2, 3]\n")
   end
 end
