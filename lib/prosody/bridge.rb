@@ -9,6 +9,10 @@ module Prosody
   #
   # @api private
   module Bridge
+    # Where a fiber that async did not make can wait as well: its scheduler transfers between fibers.
+    TRANSFERS = Async::Scheduler.method_defined?(:transfer)
+    private_constant :TRANSFERS
+
     @queues = {}
 
     class << self
@@ -20,11 +24,22 @@ module Prosody
         return answer unless answer.is_a?(Integer)
 
         begin
-          Fiber.current_scheduler ? wait_in_fiber(answer) : Native.wait(answer)
+          may_yield? ? wait_in_fiber(answer) : Native.wait(answer)
           Native.take(answer)
         ensure
           Native.forget(answer)
         end
+      end
+
+      # Whether the current fiber can let others go on. In async 1 one that is not a task's own would yield to
+      # whoever resumed it instead: there it blocks its thread.
+      #
+      # @return [Boolean]
+      def may_yield?
+        scheduler = Fiber.current_scheduler
+        return false unless scheduler
+
+        TRANSFERS || !scheduler.is_a?(Async::Scheduler) || !Async::Task.current?.nil?
       end
 
       # The reactor that the current thread runs, if it is one of ours.
@@ -82,7 +97,7 @@ module Prosody
 
       def log(severity, text, target)
         Prosody.logger.add(severity, text, target)
-      rescue Exception => error # rubocop:disable Lint/RescueException
+      rescue Exception => error # standard:disable Lint/RescueException
         # A logger that raises must not end the thread that others wait for.
         warn "prosody: the logger raised #{error.class}, lost: #{text}"
       end

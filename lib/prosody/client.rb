@@ -97,7 +97,7 @@ module Prosody
       reactor = Reactor.new(handler, @collections).start
       begin
         Bridge.await(@native.subscribe(reactor.native))
-      rescue Exception # rubocop:disable Lint/RescueException
+      rescue Exception # standard:disable Lint/RescueException
         reactor.close(REACTOR_SECONDS)
         raise
       end
@@ -138,7 +138,7 @@ module Prosody
     # Whether a partition has unfinished messages of which none has ended for `stall_threshold`. The log names it.
     #
     # @return [Boolean]
-    def is_stalled? # rubocop:disable Naming/PredicatePrefix
+    def is_stalled?
       @native.stalled?
     end
     alias_method :stalled?, :is_stalled?
@@ -190,7 +190,7 @@ module Prosody
       raise ArgumentError, "headers is a #{headers.class}; expected a Hash of names to Strings or nil" unless headers.is_a?(Hash)
 
       headers.map do |name, value|
-        unless (name.is_a?(String) || name.is_a?(Symbol)) && (value.nil? || value.is_a?(String))
+        if [String, Symbol].none? { |type| name.is_a?(type) } || [String, NilClass].none? { |type| value.is_a?(type) }
           raise ArgumentError, "header #{name.inspect} has a #{value.class}; expected a name and a String or nil"
         end
         [name.to_s, value]

@@ -92,8 +92,7 @@ module Prosody
       now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       return if now < @slice_ends
 
-      # A fiber that blocks its thread cannot be interrupted by another one.
-      sleep(0) if Fiber.current_scheduler
+      sleep(0) if Bridge.may_yield?
       @slice_ends = Process.clock_gettime(Process::CLOCK_MONOTONIC) + SLICE_SECONDS
     end
 
@@ -106,7 +105,7 @@ module Prosody
       @pump_sleeps = false
       @rung = Async::Condition.new
       Async { |task| work(task) }
-    rescue Exception => error # rubocop:disable Lint/RescueException
+    rescue Exception => error # standard:disable Lint/RescueException
       Prosody.logger.error("the reactor's thread met #{error.class}: #{error.message}") unless @closed
     ensure
       restart unless @closed
@@ -176,7 +175,7 @@ module Prosody
       return if scheduler.respond_to?(:timeout_after)
 
       scheduler.define_singleton_method(:timeout_after) do |seconds, error, message, &block|
-        expired = Class.new(Exception)
+        expired = Class.new(Exception) # standard:disable Lint/InheritException
         begin
           Async::Task.current.with_timeout(seconds, expired) { block.call(seconds) }
         rescue expired

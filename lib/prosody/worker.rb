@@ -66,7 +66,7 @@ module Prosody
       settled = true
       Thread.main.raise(error)
       false
-    rescue Exception => error # rubocop:disable Lint/RescueException
+    rescue Exception => error # standard:disable Lint/RescueException
       report(attempt, error)
       settled = true
     ensure
@@ -81,7 +81,7 @@ module Prosody
     end
 
     def permanent?(error)
-      error.respond_to?(:permanent?) && error.permanent? ? true : false
+      !!(error.respond_to?(:permanent?) && error.permanent?)
     rescue => failure
       Prosody.logger.error("#{error.class}#permanent? raised #{failure.class}, the error counts as transient")
       false
@@ -108,8 +108,9 @@ module Prosody
     end
 
     def stop_children
-      children = @task.children
-      children&.to_a&.each(&:stop)
+      children = []
+      @task.children&.each { |child| children << child }
+      children.each(&:stop)
     end
   end
   private_constant :Worker

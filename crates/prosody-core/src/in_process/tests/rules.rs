@@ -14,7 +14,7 @@ fn a_topic_comes_into_being_when_it_is_first_used() {
     let cluster = cluster();
     send(&cluster, "produced", "k", "1");
     let member = join(&cluster, "g", &["joined"]);
-    let names = ["produced", "joined", "described"].map(str::to_owned);
+    let names = ["produced", "joined", "described", "^pattern-.*"].map(str::to_owned);
     let described = cluster
         .describe(&names, LIMIT)
         .now_or_never()
