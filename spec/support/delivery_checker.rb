@@ -33,6 +33,7 @@ class DeliveryChecker
     @faults = []
     @runs = []
     @open = {}
+    @gone = {}
     @repeats = 0
     lines.each { |line| read(line.chomp) }
     @runs.sort_by!(&:from)
@@ -50,11 +51,13 @@ class DeliveryChecker
     end
   end
 
-  # @return [String] what it has seen
+  # @return [String] what it has seen, and kinds of faults with their numbers
   def summary
     unfinished = @runs.count { |run| run.outcome != "end" }
     processes = @runs.map(&:process).uniq.size
-    "#{@messages} messages, #{@runs.size} runs in #{processes} processes, #{unfinished} of them unfinished, #{repeats} repeated"
+    kinds = faults.map { |fault| fault[/\A[^:]*/] }.tally.map { |kind, count| "\n  #{count} x #{kind}" }
+    "#{@messages} messages, #{@runs.size} runs in #{processes} processes, #{unfinished} of them unfinished, " \
+      "#{repeats} repeated, #{faults.size} faults#{kinds.join}"
   end
 
   private
@@ -72,20 +75,22 @@ class DeliveryChecker
   end
 
   def note(kind, event, clock)
+    @faults << "after its process had left: #{kind} #{event.join(" ")}" if @gone[event.first]
     run = @open.delete(event)
     if kind == "start"
       @faults << "started twice without an end: #{run}" if run
       @runs << @open[event] = Run.new(*event, clock, Float::INFINITY, nil)
-    elsif run
+    elsif run && !@gone[event.first]
       run.to = clock
       run.outcome = kind
-    else
+    elsif !@gone[event.first]
       @faults << "#{kind} without a start: #{event.join(" ")}"
     end
   end
 
   # What a process has not ended, ends with it.
   def close(process, clock)
+    @gone[process] = true
     @open.delete_if { |(owner, *), run| owner == process && run.to = clock }
   end
 

@@ -38,7 +38,7 @@ RSpec.describe DeliveryChecker do
 
     expect(judged.faults).to eq([])
     expect(judged.repeats).to eq(1)
-    expect(judged.summary).to eq("3 messages, 5 runs in 2 processes, 1 of them unfinished, 1 repeated")
+    expect(judged.summary).to eq("3 messages, 5 runs in 2 processes, 1 of them unfinished, 1 repeated, 0 faults")
   end
 
   it "accepts that a process gets back what it lost" do
@@ -94,6 +94,12 @@ RSpec.describe DeliveryChecker do
   it "refuses that what was finished and committed is handled again" do
     expect(faults("A 0-1 k:0", "A 2-3 l:1", "B 4-5 l:1", "B 6-7 k:2")).to include("handled again although it was finished and committed: topic/0 offset 1")
     expect(faults("A 0-1 k:0", "A 2-3 l:1", "A 4-5 l:1", "A 6-7 k:2")).to include("handled again although it was finished and committed: topic/0 offset 1")
+  end
+
+  it "refuses that a handler runs on when its process has left the group" do
+    lines = log("A 0-1 k:0", "A 2-3 k:1", "A 2", "A 4-5 k:2").insert(-3, *log("A 4"))
+
+    expect(described_class.new(lines, messages: 3).summary).to include("2 x after its process had left")
   end
 
   it "refuses a log that is broken" do
