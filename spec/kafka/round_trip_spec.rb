@@ -82,18 +82,19 @@ RSpec.describe "Messages through a real broker", :kafka do
   end
 
   it "of a key are handled in order, while keys go side by side" do
+    keys = %w[a b c d]
     running = Thread::Queue.new
-    go = Thread::Queue.new
+    go = keys.to_h { |key| [key, Thread::Queue.new] }
     consume(max_concurrency: 8) do |_, message|
       running << [message.key, message.payload]
-      go.pop
+      go.fetch(message.key).pop
     end
-    3.times { |number| %w[a b c d].each { |key| produce(key, number) } }
+    3.times { |number| keys.each { |key| produce(key, number) } }
 
     3.times do |number|
-      expect(pops(running, 4)).to match_array(%w[a b c d].map { |key| [key, number] })
+      expect(pops(running, 4)).to match_array(keys.map { |key| [key, number] })
       expect(running).to be_empty
-      4.times { go << true }
+      go.each_value { |queue| queue << true }
     end
   end
 end

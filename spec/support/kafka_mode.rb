@@ -16,7 +16,7 @@ module KafkaMode
   end
 
   # Members hear of a rebalance at their next heartbeat, and crashed ones are missed after the session's timeout.
-  QUICK_GROUP = {"session.timeout.ms" => 6000, "heartbeat.interval.ms" => 300}.freeze
+  QUICK_GROUP = {"session.timeout.ms" => 6000, "heartbeat.interval.ms" => 100}.freeze
 
   def log
     @log ||= LogLines.new
