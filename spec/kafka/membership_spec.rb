@@ -61,6 +61,23 @@ RSpec.describe "Members of a group", :kafka do
     end
   end
 
+  it "keep their partitions although a handler takes longer than max.poll.interval.ms" do
+    done = Thread::Queue.new
+    client = consume(kafka_config: KafkaMode::QUICK_GROUP.merge("max.poll.interval.ms" => 6000)) do |_, message|
+      sleep(message.payload)
+      done << [message.key, message.payload]
+    end
+    produce("slow", 7)
+    keys.each { |key| produce(key, 0) }
+    expect(pops(done, keys.size)).to match_array(keys.map { |key| [key, 0] })
+    expect(pop(done)).to eq(["slow", 7])
+    produce("slow", 0)
+    expect(pop(done)).to eq(["slow", 0])
+
+    expect(log.grep(/INFO (assigned|given up)/).size).to eq(1)
+    expect(client.assigned_partitions).to eq(6)
+  end
+
   it "go on, on every partition, after twenty changes" do
     first = join(:first)
     seen = Set.new

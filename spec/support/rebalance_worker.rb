@@ -60,6 +60,7 @@ class RebalanceWorker < Prosody::EventHandler
 end
 
 options = JSON.parse(ARGV.fetch(0), symbolize_names: true)
+Thread.new { $stdin.read && exit!(1) }
 signals = Thread::Queue.new
 trap("TERM") { signals << :term } unless options[:on_term] == "default"
 

@@ -3,6 +3,7 @@
 require "json"
 require "rbconfig"
 require "set"
+require "tempfile"
 
 # A member of a group in a process of its own (rebalance_worker.rb), and what it tells of its handlers.
 class WorkerProcess
@@ -54,8 +55,10 @@ class WorkerProcess
     arguments = JSON.generate(path: path, on_term: on_term, client: client, kafka_config: kafka_config)
     @log = Tempfile.new("prosody-worker")
     reader, writer = IO.pipe
-    @pid = Process.spawn(RbConfig.ruby, PROGRAM, arguments, out: writer, err: @log.path)
-    writer.close
+    # It ends with us, whatever becomes of us.
+    lifeline, @lifeline = IO.pipe
+    @pid = Process.spawn(RbConfig.ruby, PROGRAM, arguments, in: lifeline, out: writer, err: @log.path)
+    [lifeline, writer].each(&:close)
     @reader = Thread.new { reader.each_line { |line| read(line.split) } }
     @reader.report_on_exception = true
     @waiter = Process.detach(@pid)
@@ -90,6 +93,7 @@ class WorkerProcess
     signal(:KILL) if @waiter.alive?
     @waiter.join
     @reader.join
+    @lifeline.close
     @log.unlink
   rescue Errno::ESRCH
     nil
