@@ -130,7 +130,7 @@ module Prosody
     end
 
     def work(task)
-      supply_timeout
+      complete(Fiber.scheduler)
       listener = task.async { listen }
       pump(task) until @closed
     ensure
@@ -181,11 +181,16 @@ module Prosody
       end
     end
 
-    # async before 2 lacks the hook, and Ruby's Timeout then raises in whichever fiber runs.
-    def supply_timeout
-      scheduler = Fiber.scheduler
-      return if scheduler.respond_to?(:timeout_after)
+    # async before 2 lacks hooks: with it, Ruby's Timeout would raise in whichever fiber runs, and `sleep` without
+    # an argument in the one that calls it.
+    def complete(scheduler)
+      supply_timeout(scheduler) unless scheduler.respond_to?(:timeout_after)
+      return unless scheduler.method(:kernel_sleep).arity == 1
 
+      scheduler.define_singleton_method(:kernel_sleep) { |seconds = nil| block(nil, seconds) }
+    end
+
+    def supply_timeout(scheduler)
       scheduler.define_singleton_method(:timeout_after) do |seconds, error, message, &block|
         # standard:disable Lint/InheritException
         expired = Class.new(Exception) #: singleton(Exception)

@@ -55,7 +55,8 @@ pub(crate) async fn describe(
         .cloned()
         .collect();
     named.iter().try_for_each(|topic| check_topic(topic))?;
-    let health = Arc::new(Health::default());
+    let servers = config.get("bootstrap.servers").unwrap_or_default();
+    let health = Arc::new(Health::new(servers));
     let context = QuietContext(Arc::clone(&health));
     let client: BaseConsumer<QuietContext> = config
         .create_with_context(context)

@@ -79,10 +79,11 @@ impl Request {
 
 impl Loader {
     pub fn new(options: KafkaOptions, group_id: Arc<str>) -> Self {
+        let health = Arc::new(Health::new(&options.bootstrap_servers.join(",")));
         Self {
             options,
             group_id,
-            health: Arc::new(Health::default()),
+            health,
             state: Mutex::default(),
         }
     }
