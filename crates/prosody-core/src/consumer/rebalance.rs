@@ -202,7 +202,9 @@ impl Consumer {
         if let Some(handover) = &mut self.handover {
             // What a handover of them still waits for is over; one that came to its end later would
             // take their next assignment away.
-            handover.partitions.retain(|name| !partitions.contains(name));
+            handover
+                .partitions
+                .retain(|name| !partitions.contains(name));
         }
         for topic_partition in partitions {
             let Some(partition) = self.partitions.remove(topic_partition) else {
