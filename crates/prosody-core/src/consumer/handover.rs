@@ -115,7 +115,7 @@ mod tests {
 
     async fn until(handover: &Handover) -> Duration {
         let before = Instant::now();
-        tokio::time::sleep_until(handover.wake_at().unwrap()).await;
+        tokio::time::sleep_until(handover.wake_at().unwrap_or(before)).await;
         before.elapsed()
     }
 

@@ -243,7 +243,7 @@ impl TestStore {
 
     async fn unless_silent(&self, call: Silent) {
         if self.silent.lock().contains(&call) {
-            pending().await
+            pending::<()>().await;
         }
     }
 }
