@@ -4,6 +4,9 @@
 //! another thread, reads and writes state through it. Reads are answered from the hydrated ledger
 //! under the attempt's own changes, so they need not wait.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};

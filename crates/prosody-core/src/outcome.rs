@@ -78,3 +78,32 @@ pub fn consequence(mode: Mode, class: FailureClass) -> Consequence {
         (Mode::Pipeline | Mode::LowLatency, FailureClass::Transient) => Consequence::RetryInPlace,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table of spec/delivery.md, as far as its features are there.
+    #[test]
+    fn consequences_by_mode_and_class() {
+        let table = [
+            (
+                Mode::Pipeline,
+                FailureClass::Transient,
+                Consequence::RetryInPlace,
+            ),
+            (Mode::Pipeline, FailureClass::Permanent, Consequence::Done),
+            (
+                Mode::LowLatency,
+                FailureClass::Transient,
+                Consequence::RetryInPlace,
+            ),
+            (Mode::LowLatency, FailureClass::Permanent, Consequence::Done),
+            (Mode::BestEffort, FailureClass::Transient, Consequence::Done),
+            (Mode::BestEffort, FailureClass::Permanent, Consequence::Done),
+        ];
+        for (mode, class, expected) in table {
+            assert_eq!(consequence(mode, class), expected, "{mode:?} {class}");
+        }
+    }
+}

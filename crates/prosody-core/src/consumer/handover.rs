@@ -35,6 +35,8 @@ pub(crate) struct Handover {
     pub(crate) stage: Stage,
     stop_at: Instant,
     give_up_at: Instant,
+    /// Until when the commit in flight, and then the last one, may take.
+    settle_until: Instant,
 }
 
 /// What is to be done next.
@@ -58,6 +60,7 @@ impl Handover {
             stage: Stage::Draining,
             stop_at: now + limit.mul_f64(0.9),
             give_up_at: now + limit,
+            settle_until: now + limit + SETTLE_GRACE,
         }
     }
 
@@ -67,13 +70,14 @@ impl Handover {
         let drained = travelling == 0 || now >= self.give_up_at;
         if drained && self.stage < Stage::Drained {
             self.stage = Stage::Drained;
+            self.settle_until = self.give_up_at.min(now + SETTLE_MAX) + SETTLE_GRACE;
         }
         match self.stage {
             Stage::Draining if now >= self.stop_at => {
                 self.stage = Stage::Stopping;
                 Step::Stop
             }
-            Stage::Drained if !commit_in_flight || now >= self.settle_until() => {
+            Stage::Drained if !commit_in_flight || now >= self.settle_until => {
                 self.stage = Stage::Settling;
                 Step::Settle
             }
@@ -86,13 +90,112 @@ impl Handover {
         match self.stage {
             Stage::Draining => Some(self.stop_at),
             Stage::Stopping => Some(self.give_up_at),
-            Stage::Drained => Some(self.settle_until()),
+            Stage::Drained => Some(self.settle_until),
             Stage::Settling => None,
         }
     }
 
     /// Until when the last commit may take.
     pub(crate) fn settle_until(&self) -> Instant {
-        self.give_up_at.min(Instant::now() + SETTLE_MAX) + SETTLE_GRACE
+        self.settle_until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    fn begin(limit: Duration) -> Handover {
+        Handover::begin(1, vec![TopicPartition::new("topic", 0)], limit)
+    }
+
+    async fn until(handover: &Handover) -> Duration {
+        let before = Instant::now();
+        tokio::time::sleep_until(handover.wake_at().unwrap_or(before)).await;
+        before.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn settles_at_once_when_nothing_is_under_way() {
+        let mut handover = begin(LIMIT);
+        assert_eq!(handover.step(0, false), Step::Settle);
+        assert_eq!(handover.step(0, false), Step::Wait, "once");
+        assert_eq!(handover.wake_at(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn stops_handlers_after_nine_tenths_and_lets_go_of_them_after_all() {
+        let mut handover = begin(LIMIT);
+        assert_eq!(handover.step(1, false), Step::Wait);
+        assert_eq!(until(&handover).await, LIMIT.mul_f64(0.9));
+        assert_eq!(handover.step(1, false), Step::Stop);
+        assert_eq!(handover.step(1, false), Step::Wait, "once");
+        assert_eq!(until(&handover).await, LIMIT.mul_f64(0.1));
+        assert_eq!(handover.step(1, false), Step::Settle);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waits_for_the_commit_in_flight_and_not_for_ever() {
+        let mut handover = begin(Duration::from_secs(600));
+        assert_eq!(handover.step(0, true), Step::Wait);
+        let until = handover.settle_until();
+        assert_eq!(until, Instant::now() + SETTLE_MAX + SETTLE_GRACE);
+        tokio::time::sleep_until(until - Duration::from_millis(1)).await;
+        assert_eq!(handover.step(0, true), Step::Wait);
+        tokio::time::sleep_until(until).await;
+        assert_eq!(handover.step(0, true), Step::Settle);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_that_starts_again_takes_it_back() {
+        let mut handover = begin(LIMIT);
+        assert_eq!(handover.step(0, true), Step::Wait);
+        assert_eq!(handover.step(1, true), Step::Wait);
+        assert_eq!(handover.step(1, false), Step::Settle);
+    }
+
+    proptest! {
+        /// Whatever happens: in the order of the stages, each at most once, and settled within the
+        /// limit and its grace.
+        #[test]
+        fn settles_in_time(
+            limit_ms in 0_u64..20_000,
+            course in prop::collection::vec((0_usize..3, any::<bool>(), 0_u64..2_000), 0..40)
+        ) {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_time()
+                .start_paused(true)
+                .build()
+                .unwrap_or_else(|error| unreachable!("{error}"));
+            runtime.block_on(async {
+                let limit = Duration::from_millis(limit_ms);
+                let mut handover = begin(limit);
+                let before = Instant::now();
+                let mut steps = Vec::new();
+                let mut course = course.into_iter();
+                loop {
+                    let (travelling, in_flight, wait_ms) = course.next().unwrap_or((1, true, 0));
+                    let step = handover.step(travelling, in_flight);
+                    if step != Step::Wait {
+                        steps.push(step);
+                    }
+                    if step == Step::Settle {
+                        break;
+                    }
+                    let Some(wake_at) = handover.wake_at() else { break };
+                    prop_assert!(wake_at >= before);
+                    let other = Instant::now() + Duration::from_millis(wait_ms);
+                    // Something else may come first.
+                    tokio::time::sleep_until(if wait_ms == 0 { wake_at } else { wake_at.min(other) }).await;
+                }
+                prop_assert!(steps == [Step::Settle] || steps == [Step::Stop, Step::Settle]);
+                prop_assert!(before.elapsed() <= limit + SETTLE_GRACE + Duration::from_millis(2));
+                Ok(())
+            })?;
+        }
     }
 }

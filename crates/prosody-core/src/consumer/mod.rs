@@ -11,6 +11,8 @@ mod partition;
 mod rebalance;
 mod settings;
 mod status;
+#[cfg(test)]
+mod tests;
 mod tracker;
 
 use std::collections::HashMap;
@@ -339,7 +341,9 @@ impl Consumer {
                     "the store has ended the partition's assignment, it is not worked on until the next one: {message}"
                 );
                 partition.assignment.end();
+                let before = partition.load();
                 partition.drop_waiting();
+                self.load.replace(before, partition.load());
             }
             Ending::Unfinished | Ending::Exit => {}
         }

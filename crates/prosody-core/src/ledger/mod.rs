@@ -6,6 +6,8 @@
 
 mod encoding;
 mod row;
+#[cfg(test)]
+mod tests;
 mod transaction;
 
 use std::collections::{HashMap, VecDeque};
@@ -208,9 +210,12 @@ impl Ledger {
             expires_at_ms: Some(mark_expires_at_ms),
         };
         let mut first_mark = self.first_mark;
-        if self.mark_order.len() >= MARKS_MAX {
-            transaction.delete(Coordinate::Mark(first_mark));
-            first_mark += 1;
+        if self.mark_order.len() >= MARKS_MAX
+            && let Some((oldest, _)) = self.mark_order.front()
+        {
+            // Not `first_mark`: a store may have dropped expired rows at the head.
+            transaction.delete(Coordinate::Mark(*oldest));
+            first_mark = oldest + 1;
         }
         transaction.upsert(Coordinate::Mark(self.next_mark), row);
         Self::write_meta(transaction, position, first_mark, self.next_mark + 1);

@@ -114,3 +114,70 @@ impl Transaction {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    const KEY_BYTES: usize = 10;
+
+    fn cell(number: usize) -> Coordinate {
+        Coordinate::Cell {
+            collection: "c".into(),
+            coordinate: Bytes::from(format!("{number:06}")),
+        }
+    }
+
+    /// What one row takes beside its content.
+    fn overhead() -> usize {
+        KEY_BYTES + cell(0).weight() + ROW_OVERHEAD_BYTES
+    }
+
+    #[test]
+    fn counts_key_coordinate_content_and_overhead() {
+        let mut transaction = Transaction::default();
+        assert_eq!(transaction.bytes(KEY_BYTES), 0);
+        transaction.upsert(cell(0), Row::lasting(Bytes::from_static(b"12345")));
+        assert_eq!(transaction.bytes(KEY_BYTES), overhead() + 5);
+        transaction.delete(cell(1));
+        assert_eq!(transaction.bytes(KEY_BYTES), 2 * overhead() + 5);
+    }
+
+    #[test]
+    fn takes_so_many_bytes_and_not_one_more() {
+        for (bytes, fits) in [
+            (TRANSACTION_BYTES_MAX, true),
+            (TRANSACTION_BYTES_MAX + 1, false),
+        ] {
+            let mut transaction = Transaction::default();
+            let content = vec![0; bytes - overhead()];
+            transaction.upsert(cell(0), Row::lasting(content.into()));
+            let checked = transaction.check_size(KEY_BYTES);
+            assert_eq!(checked.is_ok(), fits);
+            if let Err(error) = checked {
+                assert_eq!(error, TransactionTooLarge { rows: 1, bytes });
+                let text = error.to_string();
+                for part in ["4194304", "4194305", "20000", "commit"] {
+                    assert!(text.contains(part), "{text}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn takes_so_many_rows_and_not_one_more() {
+        let mut transaction = Transaction::default();
+        for number in 0..TRANSACTION_ROWS_MAX {
+            transaction.delete(cell(number));
+        }
+        assert!(transaction.check_size(KEY_BYTES).is_ok());
+        transaction.delete(cell(TRANSACTION_ROWS_MAX));
+        let rows = TRANSACTION_ROWS_MAX + 1;
+        let refused = transaction
+            .check_size(KEY_BYTES)
+            .map_err(|error| error.rows);
+        assert_eq!(refused, Err(rows));
+    }
+}

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::plan::{Act, Script};
+use super::plan::{Act, Reaction, Script};
 use super::truth::{Run, Truth};
 
 pub fn cell(collection: &str, coordinate: &'static str) -> Coordinate {
@@ -155,8 +155,8 @@ async fn work(truth: &Truth, run: &Run, attempt: &Arc<Attempt>) -> Result<(), St
 async fn outcome(script: &Script, attempt: &Attempt, stop: &Notify) -> Outcome {
     tokio::select! {
         biased;
-        () = stop.notified(), if script.obeys => return Outcome::Stopped,
-        () = attempt.cancelled(), if script.listens => {}
+        () = stop.notified(), if script.when_cancelled == Reaction::Stops => return Outcome::Stopped,
+        () = attempt.cancelled(), if script.when_cancelled == Reaction::Returns => {}
         () = sleep(script.work) => {}
     }
     let class = match script.act {

@@ -70,16 +70,24 @@ pub enum Act {
     Exit,
 }
 
+/// What a handler does when it is to end before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reaction {
+    /// Returns as soon as it should.
+    Returns,
+    /// Is interrupted.
+    Stops,
+    /// Nothing.
+    GoesOn,
+}
+
 /// One attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct Script {
     /// Until it begins.
     pub wait: Duration,
     pub work: Duration,
-    /// Whether it ends when it is stopped.
-    pub obeys: bool,
-    /// Whether it ends by itself when it should cancel.
-    pub listens: bool,
+    pub when_cancelled: Reaction,
     pub publishes: bool,
     pub rolls_back: bool,
     pub act: Act,
@@ -187,8 +195,11 @@ fn script(rng: &mut Rng, act: Act) -> Script {
     Script {
         wait,
         work: ms(rng, 0..=40),
-        obeys: rng.u8(..4) > 0,
-        listens: rng.u8(..4) == 0,
+        when_cancelled: match rng.u8(..5) {
+            0 => Reaction::Returns,
+            1 => Reaction::GoesOn,
+            _ => Reaction::Stops,
+        },
         publishes: rng.u8(..5) == 0,
         rolls_back: rng.u8(..5) == 0,
         act,
@@ -210,8 +221,7 @@ fn troubled(rng: &mut Rng, settings: &ConsumerSettings) -> Script {
         }
         3 => {
             // Outlives everything.
-            script.obeys = false;
-            script.listens = false;
+            script.when_cancelled = Reaction::GoesOn;
             script.work = ms(rng, 2_000..=6_000);
         }
         4 if rng.u8(..4) == 0 => script.act = Act::Exit,

@@ -1,5 +1,8 @@
 //! What is true, known beforehand or seen from outside, and what contradicts it.
 
+mod commits;
+mod end;
+
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -8,7 +11,7 @@ use fastrand::Rng;
 use prosody_core::attempt::Attempt;
 use prosody_core::event::Event;
 use prosody_core::in_process::MemberId;
-use prosody_core::log::{Delivery, LogEvent, Watermark};
+use prosody_core::log::{Delivery, LogEvent};
 use prosody_core::outcome::{FailureClass, Mode, Outcome};
 use prosody_core::record::{Generation, TopicPartition};
 use tokio::time::Instant;
@@ -255,79 +258,6 @@ impl Truth {
         truth.fenced = Some(truth.generation);
     }
 
-    pub fn committed(&self, member: MemberId, watermarks: &[Watermark]) {
-        for watermark in watermarks {
-            self.note(&format!(
-                "{member:?} commits {} {}",
-                watermark.topic_partition, watermark.offset
-            ));
-            let inner = self.lock();
-            let truth = inner.members.get(&member);
-            let owned = truth.and_then(|truth| {
-                let generation = truth.owned.get(&watermark.topic_partition)?;
-                Some(*generation == watermark.generation.0 && !truth.has_left)
-            });
-            // One that was expelled finds out by this very commit.
-            let fenced = truth.is_some_and(|truth| truth.is_fenced(watermark.generation));
-            drop(inner);
-            if owned != Some(true) && !fenced {
-                self.violation(format!(
-                    "{member:?} commits what it gave up: {}",
-                    watermark.topic_partition
-                ));
-            }
-            self.check_settled(&watermark.topic_partition, watermark.offset);
-        }
-    }
-
-    /// Everything below an offset that is committed must be settled.
-    fn check_settled(&self, topic_partition: &TopicPartition, end: i64) {
-        let partition = topic_partition.partition;
-        let mut inner = self.lock();
-        let from = inner.verified.get(&partition).copied().unwrap_or(0);
-        let mut unsettled = Vec::new();
-        for offset in from..end {
-            let Some(&number) = inner.places.get(&(partition, offset)) else {
-                unsettled.push(format!("offset {offset} does not exist"));
-                continue;
-            };
-            if !self.is_settled(&inner, topic_partition, offset, number) {
-                unsettled.push(format!("message {number} at offset {offset}"));
-            }
-        }
-        inner.verified.insert(partition, end.max(from));
-        drop(inner);
-        for what in unsettled {
-            self.violation(format!(
-                "commit of {topic_partition} at {end} passes what is not done: {what}"
-            ));
-        }
-    }
-
-    fn is_settled(
-        &self,
-        inner: &Inner,
-        topic_partition: &TopicPartition,
-        offset: i64,
-        number: usize,
-    ) -> bool {
-        let message = self.message(number);
-        if !message.reaches_the_journey() {
-            return true;
-        }
-        match (&message.key, &self.durable) {
-            (Some(key), Some(durable)) => {
-                let position = durable.position(topic_partition, key);
-                position.is_some_and(|position| position >= offset)
-            }
-            _ => {
-                message.kind == Kind::Undecodable
-                    || inner.ended[number]
-                    || message.key.is_some() && message.id.is_some()
-            }
-        }
-    }
-
     /// What the attempt will do when it begins.
     pub fn next_script(&self, attempt: &Attempt) -> Script {
         let inner = self.lock();
@@ -453,47 +383,6 @@ impl Truth {
         ));
         self.lock().ended[run.message] |= settles;
         drop(run);
-    }
-
-    /// How far each partition goes, and what is to be found at the end.
-    pub fn ends(&self) -> BTreeMap<TopicPartition, i64> {
-        let mut ends = BTreeMap::new();
-        for &(partition, offset) in self.lock().places.keys() {
-            ends.insert(TopicPartition::new(TOPIC, partition), offset + 1);
-        }
-        ends
-    }
-
-    /// What each key's state must be in the end: effects, and the position.
-    pub fn final_keys(&self) -> Vec<(TopicPartition, String, String, Option<i64>)> {
-        let inner = self.lock();
-        let keys = inner.keys.iter().map(|((partition, key), truth)| {
-            let places = inner.places.range((*partition, 0)..(*partition + 1, 0));
-            let settled = places.filter(|(_, number)| {
-                let message = self.message(**number);
-                message.key.as_ref() == Some(key) && message.reaches_the_journey()
-            });
-            let last = settled.map(|((_, offset), _)| *offset).max();
-            let topic_partition = TopicPartition::new(TOPIC, *partition);
-            (
-                topic_partition,
-                key.clone(),
-                join(truth.effects.iter()),
-                last,
-            )
-        });
-        keys.collect()
-    }
-
-    /// Messages that should have been handled and were not.
-    pub fn unhandled(&self) -> Vec<usize> {
-        let inner = self.lock();
-        let messages = self.plan.messages.iter();
-        messages
-            .filter(|message| message.kind == Kind::Plain && !inner.ended[message.number])
-            .filter(|message| message.key.is_none() || message.id.is_none())
-            .map(|message| message.number)
-            .collect()
     }
 }
 
