@@ -24,6 +24,8 @@ RSpec.configure do |config|
   config.after(:each, :mock) do |example|
     unsubscribe_all
     Prosody.reset_mock
+    # What this example logged belongs to its own logger.
+    Prosody.const_get(:Bridge).flush_log
     Prosody.logger = nil
     example.metadata[:extra_failure_lines] = ["log:", *log.to_a.last(20).map { |line| line[0, 300] }] if example.exception
   end

@@ -32,7 +32,7 @@ RSpec.describe "bad input", :mock do
     it "is logged with coordinates and done: #{name}" do
       got = subscribe_all
       produce_raw("bad", payload)
-      line = log.wait_for(/does not decode/)
+      line = log.wait_for(/does not decode.*topic=#{topic}/)
 
       expect(line).to match(/\AERROR .*permanent failure/).and match(reason)
         .and match(/topic=#{topic} partition=\d offset=0 key="bad"/)
@@ -45,7 +45,7 @@ RSpec.describe "bad input", :mock do
     got = subscribe_all
     produce_raw("\xFFkey", "1")
 
-    expect(log.wait_for(/does not decode/)).to match(/key is not UTF-8 \(byte 0\)/)
+    expect(log.wait_for(/does not decode.*topic=#{topic}/)).to match(/key is not UTF-8 \(byte 0\)/)
       .and match(/topic=#{topic} partition=\d offset=0 key="\\xffkey"/)
     expect_next_to_be_handled_somewhere(got)
   end
@@ -54,7 +54,7 @@ RSpec.describe "bad input", :mock do
     got = subscribe_all
     produce_raw("k" * 60_001, "1")
 
-    expect(log.wait_for(/does not decode/)).to match(/key has 60001 bytes, more than 60000/)
+    expect(log.wait_for(/does not decode.*topic=#{topic}/)).to match(/key has 60001 bytes, more than 60000/)
       .and match(/topic=#{topic} partition=\d offset=0 key="k{200}"/)
     expect_next_to_be_handled_somewhere(got)
   end
@@ -74,7 +74,7 @@ RSpec.describe "bad input", :mock do
     found = pops(got, 4).map { |_, key, payload| [key.bytesize, payload] }
 
     expect(found).to include([60_000, 1], [1, "\u{1F600}"], [1, "x" * 989_998])
-    expect(log.grep(/ERROR/)).to be_empty
+    expect(log.grep(/ERROR.*topic=#{topic}/)).to be_empty
   end
 
   [nil, ""].each do |key|
@@ -99,7 +99,7 @@ RSpec.describe "bad input", :mock do
       consume { raise Prosody::PermanentError, "no" }
       produce(key, 1)
 
-      expect(log.wait_for(/permanent failure/)).to match(/topic=#{topic} partition=\d offset=0 key=(none|"")/)
+      expect(log.wait_for(/permanent failure.*topic=#{topic}/)).to match(/topic=#{topic} partition=\d offset=0 key=(none|"")/)
     end
   end
 
@@ -131,6 +131,6 @@ RSpec.describe "bad input", :mock do
     200.times { |number| produce_raw("k", number.even? ? "{" : number.to_s) }
 
     expect(pops(got, 100).map { |_, _, payload| payload }).to eq((1..199).step(2).to_a)
-    log.wait_for_count(/does not decode/, 100)
+    log.wait_for_count(/does not decode.*topic=#{topic}/, 100)
   end
 end

@@ -28,7 +28,7 @@ RSpec.describe "a handler that fails", :mock do
 
           expect(pop(got)).to eq("next")
           expect(attempts).to eq(2)
-          expect(log.wait_for(/permanent failure/)).to match(/\AERROR .*told so .*failure_spec\.rb/)
+          expect(log.wait_for(/permanent failure.*topic=#{topic}/)).to match(/\AERROR .*told so .*failure_spec\.rb/)
             .and match(coordinates.call(topic, 0, "k")).and match(/attempts=1/)
         end
       end
@@ -73,7 +73,7 @@ RSpec.describe "a handler that fails", :mock do
       produce("k", {"there" => 1})
 
       expect(pop(got)).to eq(1)
-      expect(log.wait_for(/permanent failure/)).to match(/Prosody::PermanentError: key not found: "there"/)
+      expect(log.wait_for(/permanent failure.*topic=#{topic}/)).to match(/Prosody::PermanentError: key not found: "there"/)
     end
   end
 
@@ -106,7 +106,7 @@ RSpec.describe "a handler that fails", :mock do
 
         expect(pops(got, 2)).to eq(%w[fails next])
         expect(attempts).to eq(3)
-        expect(log.wait_for_count(/message is retried in/, 2)).to all(match(/\AWARN /).and(match(coordinates.call(topic, 0, "k"))))
+        expect(log.wait_for_count(/message is retried in.*topic=#{topic}/, 2)).to all(match(/\AWARN /).and(match(coordinates.call(topic, 0, "k"))))
       end
 
       it "is logged and done in best_effort mode: #{name}" do
@@ -124,7 +124,7 @@ RSpec.describe "a handler that fails", :mock do
 
         expect(pop(got)).to eq("next")
         expect(attempts).to eq(1)
-        expect(log.wait_for(/transient failure, message is done/)).to match(coordinates.call(topic, 0, "k"))
+        expect(log.wait_for(/transient failure, message is done.*topic=#{topic}/)).to match(coordinates.call(topic, 0, "k"))
       end
     end
 
@@ -137,7 +137,7 @@ RSpec.describe "a handler that fails", :mock do
       end
       produce("k", 1)
       pop(got)
-      delays = log.wait_for_count(/is retried in/, 5).map { |line| line[/retried in ([\d.]+)/, 1].to_f }
+      delays = log.wait_for_count(/is retried in.*topic=#{topic}/, 5).map { |line| line[/retried in ([\d.]+)/, 1].to_f }
 
       expect(delays).to match([be_between(0.005, 0.01), be_between(0.01, 0.02), *[be_between(0.02, 0.04)] * 3])
     end
@@ -152,7 +152,7 @@ RSpec.describe "a handler that fails", :mock do
       produce("k", "next")
 
       expect(pop(got)).to eq("next")
-      expect(log.wait_for(/transient failure, message is done/)).to match(/NullValueError/)
+      expect(log.wait_for(/transient failure, message is done.*topic=#{topic}/)).to match(/NullValueError/)
     end
   end
 
