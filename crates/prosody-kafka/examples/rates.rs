@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use prosody_core::log::{Cluster, Log, LogEvent, Membership, Producer};
+use prosody_core::log::{Cluster, Intake, Log, LogEvent, Membership, Producer};
 use prosody_core::record::{Headers, OutgoingRecord, TopicPartition};
 use prosody_kafka::{KafkaCluster, KafkaOptions};
 use rdkafka::ClientConfig;
@@ -129,7 +129,7 @@ async fn through_poll(cluster: &KafkaCluster, topic: &str, round: usize) {
     let mut seen = 0;
     let mut batches = 0;
     while seen < MESSAGES {
-        if let LogEvent::Records(records) = log.poll().await {
+        if let LogEvent::Records(records) = log.poll(Intake::Open).await {
             begin.get_or_insert_with(Instant::now);
             seen += records.len();
             batches += 1;
@@ -143,7 +143,7 @@ async fn through_poll(cluster: &KafkaCluster, topic: &str, round: usize) {
 /// What a member costs that has nothing to do, and how fast its commits are.
 async fn idle(cluster: &KafkaCluster, topic: &Arc<str>) {
     let log = cluster.join(membership(topic, ROUNDS)).unwrap();
-    let LogEvent::Assigned(assigned) = log.poll().await else {
+    let LogEvent::Assigned(assigned) = log.poll(Intake::Open).await else {
         return;
     };
     let watermark = prosody_core::log::Watermark {
@@ -171,7 +171,7 @@ async fn idle(cluster: &KafkaCluster, topic: &Arc<str>) {
 }
 
 async fn drain(log: &dyn Log) {
-    while tokio::time::timeout(Duration::from_millis(500), log.poll())
+    while tokio::time::timeout(Duration::from_millis(500), log.poll(Intake::Open))
         .await
         .is_ok()
     {}
