@@ -143,13 +143,23 @@ pub struct Membership {
     pub poll_interval: Duration,
 }
 
+/// Whether a poll may bring records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intake {
+    /// Records and everything else.
+    Open,
+    /// Only what the member hears of its group: records wait.
+    Closed,
+}
+
 /// One member of one consumer group.
 pub trait Log: Send + Sync + 'static {
-    /// Waits for what comes next. May be dropped while it waits: nothing is lost.
+    /// Waits for what comes next. May be dropped while it waits: nothing is lost. What the member
+    /// hears of its group comes before records that wait.
     ///
     /// Whoever does not call it for a while holds back records only; the group membership does
     /// not depend on it.
-    fn poll(&self) -> BoxFuture<'_, LogEvent>;
+    fn poll(&self, intake: Intake) -> BoxFuture<'_, LogEvent>;
 
     /// The offsets committed by the group, in the order of the partitions: `None` where there is
     /// none.

@@ -17,7 +17,7 @@ use super::producer::InProcessProducer;
 use super::subscription::Subscription;
 use super::topic::{Topic, Topics, name_fault};
 use crate::log::{
-    Cluster, Delivery, LoadError, Log, LogError, LogEvent, Membership, Producer, SendError,
+    Cluster, Delivery, Intake, LoadError, Log, LogError, LogEvent, Membership, Producer, SendError,
     TopicDescription,
 };
 use crate::record::{Coordinates, Generation, OutgoingRecord, Record, TopicId, TopicPartition};
@@ -269,9 +269,14 @@ impl State {
         }
     }
 
-    pub(super) fn next_event(&mut self, group_id: &str, id: MemberId) -> Option<LogEvent> {
+    pub(super) fn next_event(
+        &mut self,
+        group_id: &str,
+        id: MemberId,
+        intake: Intake,
+    ) -> Option<LogEvent> {
         self.in_group(group_id, |group, topics, wakes| {
-            group.next_event(id, topics, wakes)
+            group.next_event(id, intake, topics, wakes)
         })
     }
 

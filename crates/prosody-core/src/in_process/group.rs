@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use super::assignment::{Candidate, balance};
 use super::subscription::Subscription;
 use super::topic::{Topic, Topics};
-use crate::log::{Assigned, LogError, LogEvent, Watermark};
+use crate::log::{Assigned, Intake, LogError, LogEvent, Watermark};
 use crate::record::{Generation, Record, TopicId, TopicPartition};
 
 const BATCH_RECORDS_MAX: usize = 512;
@@ -244,6 +244,7 @@ impl Group {
     pub(super) fn next_event(
         &mut self,
         id: MemberId,
+        intake: Intake,
         topics: &mut Topics,
         wakes: &mut Wakes,
     ) -> Option<LogEvent> {
@@ -259,7 +260,10 @@ impl Group {
             return Some(LogEvent::Lost(lost));
         }
         let change = self.next_change(id, topics);
-        change.or_else(|| self.next_records(id, topics))
+        match intake {
+            Intake::Open => change.or_else(|| self.next_records(id, topics)),
+            Intake::Closed => change,
+        }
     }
 
     /// A record came into a partition at whose end the group's reader waited.

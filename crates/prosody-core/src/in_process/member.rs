@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use super::cluster::Shared;
 use super::group::{Group, MemberId, Wakes};
 use super::topic::Topics;
-use crate::log::{LoadError, Log, LogError, LogEvent, Watermark};
+use crate::log::{Intake, LoadError, Log, LogError, LogEvent, Watermark};
 use crate::record::{Coordinates, Record, TopicPartition};
 
 /// A member of a group. Dropped without [`Log::close`] it leaves the group all the same.
@@ -58,7 +58,7 @@ impl Member {
 }
 
 impl Log for Member {
-    fn poll(&self) -> BoxFuture<'_, LogEvent> {
+    fn poll(&self, intake: Intake) -> BoxFuture<'_, LogEvent> {
         async move {
             // Without this, a log that never runs dry would keep its task from ever yielding.
             tokio::task::consume_budget().await;
@@ -67,7 +67,7 @@ impl Log for Member {
                 let woken = self.notify.notified();
                 let event = self
                     .shared
-                    .with(|state| state.next_event(&self.group_id, self.id));
+                    .with(|state| state.next_event(&self.group_id, self.id, intake));
                 match event {
                     Some(event) => return event,
                     None => woken.await,

@@ -19,7 +19,9 @@ use bytes::Bytes;
 use futures::FutureExt;
 
 use super::{InProcessCluster, Member};
-use crate::log::{Assigned, Cluster, Delivery, Log, LogEvent, Membership, SendError, Watermark};
+use crate::log::{
+    Assigned, Cluster, Delivery, Intake, Log, LogEvent, Membership, SendError, Watermark,
+};
 use crate::record::{Headers, OutgoingRecord, Record, TopicPartition};
 
 const PARTITIONS: i32 = 4;
@@ -61,7 +63,7 @@ fn send(cluster: &InProcessCluster, topic: &str, key: &str, payload: &str) -> De
 
 /// What a poll gives at once.
 fn poll(member: &Member) -> Option<LogEvent> {
-    member.poll().now_or_never()
+    member.poll(Intake::Open).now_or_never()
 }
 
 fn assigned(member: &Member) -> Vec<Assigned> {

@@ -300,7 +300,7 @@ async fn a_waiting_poll_is_woken_by_whatever_there_is() {
         let member = Arc::clone(&member);
         async move {
             loop {
-                let event = member.poll().await;
+                let event = member.poll(Intake::Open).await;
                 let last = matches!(event, LogEvent::Failed(_));
                 events.send(event).unwrap();
                 if last {
@@ -328,7 +328,10 @@ async fn a_waiting_poll_is_woken_by_whatever_there_is() {
         panic!("expected a revocation");
     };
     member.give_up(&partitions);
-    assert!(matches!(other.poll().await, LogEvent::Assigned(_)));
+    assert!(matches!(
+        other.poll(Intake::Open).await,
+        LogEvent::Assigned(_)
+    ));
     drop(other);
     assert!(matches!(heard.recv().await, Some(LogEvent::Assigned(_))));
     // Nothing of those partitions was committed.
@@ -349,11 +352,11 @@ async fn a_poll_that_is_dropped_while_it_waits_loses_nothing() {
     let member = join(&cluster, "g", &["t"]);
     assigned(&member);
     for number in 0..100 {
-        let mut waiting = member.poll();
+        let mut waiting = member.poll(Intake::Open);
         assert!((&mut waiting).now_or_never().is_none());
         send(&cluster, "t", "k", &number.to_string());
         drop(waiting);
-        let LogEvent::Records(records) = member.poll().await else {
+        let LogEvent::Records(records) = member.poll(Intake::Open).await else {
             panic!("expected records");
         };
         assert_eq!(payloads(&records), [number.to_string()]);
@@ -368,6 +371,6 @@ async fn a_log_that_never_runs_dry_lets_other_tasks_run() {
     tokio::spawn(async move { sender.send(()).unwrap() });
     while stop.try_recv().is_err() {
         send(&cluster, "t", "k", "1");
-        member.poll().await;
+        member.poll(Intake::Open).await;
     }
 }

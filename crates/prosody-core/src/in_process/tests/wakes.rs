@@ -54,7 +54,7 @@ struct Running {
 
 async fn consume(member: Arc<Member>, positions: Positions) {
     loop {
-        match member.poll().await {
+        match member.poll(Intake::Open).await {
             LogEvent::Assigned(assigned) => {
                 let numbers = assigned.iter().map(|one| one.topic_partition.partition);
                 positions.lock().extend(numbers.map(|number| (number, 0)));
@@ -199,7 +199,7 @@ fn answer(cluster: &InProcessCluster, from: &str, to: &str, rounds: usize) {
     let playing = async {
         let mut heard = 0;
         while heard < rounds {
-            if let LogEvent::Records(records) = member.poll().await {
+            if let LogEvent::Records(records) = member.poll(Intake::Open).await {
                 heard += records.len();
                 for _ in records {
                     send(cluster, to, "k", "1");

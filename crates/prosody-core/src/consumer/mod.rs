@@ -1,0 +1,397 @@
+//! A member of a consumer group at work: takes records from the log, starts their journeys, keeps
+//! watermarks, and comes and goes with partitions.
+//!
+//! One task owns everything here. It never waits for a handler, a store or a broker: what takes
+//! time is a journey or an errand, and comes back as a value.
+
+mod assignment;
+mod errand;
+mod handover;
+mod partition;
+mod rebalance;
+mod settings;
+mod status;
+mod tracker;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+use tracing::warn;
+
+use crate::backoff::Randomness;
+use crate::clock::Clock;
+use crate::event::Event;
+use crate::handler::Handler;
+use crate::journey::{Ending, Journey};
+use crate::ledger_writer::LedgerRoom;
+use crate::log::{Intake, Log, LogError, LogEvent};
+use crate::record::{Record, TopicPartition};
+use crate::store::Store;
+
+pub use assignment::Assignment;
+pub use settings::ConsumerSettings;
+pub use status::{ConsumerStatus, Stall};
+pub use tracker::{OffsetTracker, SPAN_MAX};
+
+use errand::Errand;
+use handover::Handover;
+use partition::{Load, Partition};
+
+/// Records that may wait in all buffers together before no more are taken, as long as no partition
+/// is without.
+const FED_RECORDS: usize = 4_096;
+
+/// The same in bytes.
+const FED_BYTES: usize = 16 * 1024 * 1024;
+
+/// What leaving the group may take; it goes on in the background after that.
+const CLOSE_MAX: Duration = Duration::from_secs(5);
+
+/// Journeys whose end is taken note of before other things get their turn.
+const ENDINGS_PER_TURN: usize = 256;
+
+/// What a consumer is made of.
+pub struct ConsumerParts {
+    /// The member of the group.
+    pub log: Arc<dyn Log>,
+    /// Where ledgers live.
+    pub store: Arc<dyn Store>,
+    /// What handles events.
+    pub handler: Arc<dyn Handler>,
+    /// The time of day.
+    pub clock: Arc<dyn Clock>,
+    /// The source of chance.
+    pub randomness: Randomness,
+}
+
+enum Command {
+    Shutdown { limit: Duration },
+}
+
+/// Controls a running consumer. Cheap to clone.
+#[derive(Clone)]
+pub struct ConsumerHandle {
+    commands: mpsc::UnboundedSender<Command>,
+    status: Arc<ConsumerStatus>,
+}
+
+impl ConsumerHandle {
+    /// Asks the consumer to stop: handlers may run for `limit`, then what is finished is committed
+    /// and the group is left. The consumer ends within `limit` plus a second, whatever the broker
+    /// and the store do.
+    pub fn shutdown(&self, limit: Duration) {
+        // Fails only if it has ended already.
+        let _ = self.commands.send(Command::Shutdown { limit });
+    }
+
+    /// What is known of it.
+    pub fn status(&self) -> &ConsumerStatus {
+        &self.status
+    }
+}
+
+/// The task.
+pub struct Consumer {
+    log: Arc<dyn Log>,
+    journey: Arc<Journey>,
+    settings: ConsumerSettings,
+    status: Arc<ConsumerStatus>,
+    commands: mpsc::UnboundedReceiver<Command>,
+    partitions: HashMap<TopicPartition, Partition, foldhash::fast::RandomState>,
+    /// Ended assignments some of whose handlers still run.
+    departed: Vec<Arc<Assignment>>,
+    load: Load,
+    journeys: FuturesUnordered<BoxFuture<'static, (Arc<Event>, Ending)>>,
+    errands: FuturesUnordered<BoxFuture<'static, Errand>>,
+    commit_at: Instant,
+    commit_in_flight: bool,
+    handover: Option<Handover>,
+    handovers: u64,
+    /// Set by a shutdown: when the consumer ends even if partitions are not settled.
+    closing: Option<Instant>,
+    is_closed: bool,
+    endings_first: bool,
+    stalls_at: Instant,
+    reported_stalls: Vec<TopicPartition>,
+}
+
+/// What the task wakes up for.
+enum Wake {
+    Command(Command),
+    Log(LogEvent),
+    Ending(Arc<Event>, Ending),
+    Errand(Errand),
+    Time,
+}
+
+impl Consumer {
+    /// Makes a consumer, which does nothing before [`Consumer::run`].
+    pub fn new(parts: ConsumerParts, settings: ConsumerSettings) -> (Self, ConsumerHandle) {
+        let room = Arc::new(LedgerRoom {
+            store: parts.store,
+            clock: parts.clock,
+            randomness: parts.randomness,
+            backoff: settings.retry,
+        });
+        let status = Arc::new(ConsumerStatus::new(settings.stall_threshold));
+        let (sender, commands) = mpsc::unbounded_channel();
+        let handle = ConsumerHandle {
+            commands: sender,
+            status: Arc::clone(&status),
+        };
+        let now = Instant::now();
+        let consumer = Self {
+            log: parts.log,
+            journey: Arc::new(Journey::new(settings.clone(), room, parts.handler)),
+            status,
+            commands,
+            partitions: HashMap::default(),
+            departed: Vec::new(),
+            load: Load::default(),
+            journeys: FuturesUnordered::new(),
+            errands: FuturesUnordered::new(),
+            commit_at: now + settings.commit_interval,
+            commit_in_flight: false,
+            handover: None,
+            handovers: 0,
+            closing: None,
+            is_closed: false,
+            endings_first: false,
+            stalls_at: now + settings.stall_threshold,
+            reported_stalls: Vec::new(),
+            settings,
+        };
+        (consumer, handle)
+    }
+
+    /// Consumes until it is shut down. An error is one that the member of the group cannot go on
+    /// after; nothing that was finished is lost by it.
+    pub async fn run(mut self) -> Result<(), LogError> {
+        let result = loop {
+            match self.wake().await {
+                Wake::Command(Command::Shutdown { limit }) => self.begin_shutdown(limit),
+                Wake::Log(LogEvent::Records(records)) => self.take(records),
+                Wake::Log(LogEvent::Assigned(assigned)) => self.assigned(assigned),
+                Wake::Log(LogEvent::Revoked(partitions)) => self.revoked(partitions),
+                Wake::Log(LogEvent::Lost(partitions)) => self.lost(&partitions),
+                Wake::Log(LogEvent::Failed(error)) => break Err(error),
+                Wake::Ending(event, ending) => self.take_endings(&event, ending),
+                Wake::Errand(errand) => self.errand_done(errand),
+                Wake::Time => {}
+            }
+            self.commit_if_due();
+            self.advance_handover();
+            self.report_stalls();
+            if self.is_closed {
+                break Ok(());
+            }
+        };
+        self.lost(&self.all_partitions());
+        let now = Instant::now();
+        let left = self.closing.map(|at| at.saturating_duration_since(now));
+        self.log
+            .close(left.map_or(CLOSE_MAX, |left| left.min(CLOSE_MAX)))
+            .await;
+        result
+    }
+
+    async fn wake(&mut self) -> Wake {
+        let time = self.next_time();
+        let intake = self.intake();
+        self.endings_first = !self.endings_first;
+        // Both orders give everybody a turn: records must not starve endings, nor they records.
+        if self.endings_first {
+            tokio::select! {
+                biased;
+                Some(command) = self.commands.recv() => Wake::Command(command),
+                () = sleep_until(time) => Wake::Time,
+                Some((event, ending)) = self.journeys.next() => Wake::Ending(event, ending),
+                Some(errand) = self.errands.next() => Wake::Errand(errand),
+                event = self.log.poll(intake) => Wake::Log(event),
+            }
+        } else {
+            tokio::select! {
+                biased;
+                Some(command) = self.commands.recv() => Wake::Command(command),
+                () = sleep_until(time) => Wake::Time,
+                Some(errand) = self.errands.next() => Wake::Errand(errand),
+                event = self.log.poll(intake) => Wake::Log(event),
+                Some((event, ending)) = self.journeys.next() => Wake::Ending(event, ending),
+            }
+        }
+    }
+
+    fn next_time(&self) -> Instant {
+        let handover = self.handover.as_ref().and_then(Handover::wake_at);
+        let commit = (!self.commit_in_flight).then_some(self.commit_at);
+        let times = [handover, commit, self.closing, Some(self.stalls_at)];
+        times.into_iter().flatten().min().unwrap_or(self.stalls_at)
+    }
+
+    /// While every partition has records waiting, taking more would only move them from the
+    /// client's buffers into ours.
+    fn intake(&self) -> Intake {
+        let full = self.load.records >= FED_RECORDS || self.load.bytes >= FED_BYTES;
+        if full && self.load.fed >= self.partitions.len() {
+            Intake::Closed
+        } else {
+            Intake::Open
+        }
+    }
+
+    fn take(&mut self, records: Vec<Record>) {
+        let mut touched: Vec<TopicPartition> = Vec::new();
+        for record in records {
+            let Some(partition) = self.partitions.get_mut(&record.topic_partition) else {
+                continue;
+            };
+            let assignment = &partition.assignment;
+            if assignment.generation() != record.generation || assignment.is_draining() {
+                continue;
+            }
+            if touched.last() != Some(&record.topic_partition) {
+                touched.push(record.topic_partition.clone());
+            }
+            if !partition.is_ready && partition.progress.is_idle() {
+                partition.progress.note(Some(record.offset));
+            }
+            let before = partition.load();
+            partition.buffer(record);
+            self.load.replace(before, partition.load());
+        }
+        for topic_partition in touched {
+            self.admit(&topic_partition);
+        }
+    }
+
+    /// Steps 1 to 4 of the journey for as many records as the partition's window has room for.
+    fn admit(&mut self, topic_partition: &TopicPartition) {
+        let Some(partition) = self.partitions.get_mut(topic_partition) else {
+            return;
+        };
+        let before = partition.load();
+        while let Some(record) = partition.next_record(self.settings.max_uncommitted) {
+            let offset = record.offset;
+            if !partition.tracker.start(offset) {
+                continue;
+            }
+            let Some(event) = self.journey.arrive(record, &partition.assignment) else {
+                partition.tracker.finish(offset);
+                continue;
+            };
+            if let Some(event) = partition.enqueue(event) {
+                let start = start_journey(&self.journey, partition, event);
+                self.journeys.push(start);
+            }
+            if partition.progress.is_idle() {
+                partition
+                    .progress
+                    .note(partition.tracker.oldest_unfinished());
+            }
+        }
+        self.load.replace(before, partition.load());
+        if partition.must_pause() {
+            self.log.pause(std::slice::from_ref(topic_partition));
+        } else if partition.may_resume() {
+            self.log.resume(std::slice::from_ref(topic_partition));
+        }
+    }
+
+    fn take_endings(&mut self, event: &Event, ending: Ending) {
+        self.ended(event, ending);
+        for _ in 1..ENDINGS_PER_TURN {
+            let Some(Some((event, ending))) = self.journeys.next().now_or_never() else {
+                return;
+            };
+            self.ended(&event, ending);
+        }
+    }
+
+    /// Step 11, and the start of whatever waited for this.
+    fn ended(&mut self, event: &Event, ending: Ending) {
+        if ending == Ending::Exit {
+            self.begin_shutdown(self.settings.shutdown_timeout);
+        }
+        let Event::Message(message) = event;
+        let topic_partition = &message.record.topic_partition;
+        let Some(partition) = self.partitions.get_mut(topic_partition) else {
+            return;
+        };
+        if partition.assignment.generation() != event.generation() {
+            return;
+        }
+        partition.travelling -= 1;
+        match ending {
+            Ending::Done => {
+                partition.tracker.finish(message.record.offset);
+                partition
+                    .progress
+                    .note(partition.tracker.oldest_unfinished());
+            }
+            Ending::Unfinished | Ending::Exit if !partition.assignment.is_draining() => {
+                warn!(
+                    "the store has ended the partition's assignment, it is not worked on until the next one: {message}"
+                );
+                partition.assignment.end();
+                partition.drop_waiting();
+            }
+            Ending::Unfinished | Ending::Exit => {}
+        }
+        if partition.assignment.is_draining() {
+            return;
+        }
+        if let Some(key) = event.key()
+            && let Some(next) = partition.next_of(key)
+        {
+            let start = start_journey(&self.journey, partition, next);
+            self.journeys.push(start);
+        }
+        self.admit(topic_partition);
+    }
+
+    /// Tells once of each partition that has come to stand still.
+    fn report_stalls(&mut self) {
+        let now = Instant::now();
+        if now < self.stalls_at {
+            return;
+        }
+        self.stalls_at = now
+            + (self.settings.stall_threshold / 4)
+                .clamp(Duration::from_millis(100), Duration::from_secs(10));
+        let stalls = self.status.stalls();
+        for stall in &stalls {
+            if !self.reported_stalls.contains(&stall.topic_partition) {
+                let TopicPartition { topic, partition } = &stall.topic_partition;
+                let (offset, seconds) = (stall.offset, stall.since.elapsed().as_secs());
+                warn!(
+                    "partition is stalled: no event has ended for {seconds} s topic={topic} partition={partition} offset={offset}"
+                );
+            }
+        }
+        self.reported_stalls = stalls
+            .into_iter()
+            .map(|stall| stall.topic_partition)
+            .collect();
+    }
+}
+
+fn start_journey(
+    journey: &Arc<Journey>,
+    partition: &mut Partition,
+    event: Arc<Event>,
+) -> BoxFuture<'static, (Arc<Event>, Ending)> {
+    partition.travelling += 1;
+    let journey = Arc::clone(journey);
+    let assignment = Arc::clone(&partition.assignment);
+    async move {
+        let ending = journey.travel(&assignment, Arc::clone(&event)).await;
+        (event, ending)
+    }
+    .boxed()
+}

@@ -1,0 +1,223 @@
+# frozen_string_literal: true
+
+module Prosody
+  # Sends messages, and while subscribed has a handler handle those of its topics.
+  #
+  # A client may be used from any thread and any fiber: calls that wait yield the fiber under a fiber scheduler,
+  # and block only their own thread elsewhere. It belongs to the process in which it was made: in a forked child
+  # every call raises {Error}; make a new one there.
+  #
+  # @example
+  #   client = Prosody::Client.new(bootstrap_servers: "localhost:9092", group_id: "orders",
+  #     subscribed_topics: "orders", store: :memory)
+  #   client.subscribe(OrderHandler.new)
+  #   client.send_message("orders", "order-1", {"total" => 5})
+  class Client
+    # What running clients get at the end of the process, of the 5 s in which it ends.
+    EXIT_SECONDS = 4.0
+    # For the reactor's thread to end after its handlers have.
+    REACTOR_SECONDS = 0.02
+    private_constant :EXIT_SECONDS, :REACTOR_SECONDS
+
+    @running = {}
+    @running_mutex = Mutex.new
+
+    class << self
+      # @api private
+      def running(client, reactor)
+        @running_mutex.synchronize do
+          at_exit { shut_down_all } unless @at_exit_process == Process.pid
+          @at_exit_process = Process.pid
+          reactor ? @running[client] = reactor : @running.delete(client)
+        end
+      end
+
+      private
+
+      def shut_down_all
+        return unless @at_exit_process == Process.pid
+
+        clients = @running.keys
+        clients.map { |client| Thread.new { client.__send__(:stop, EXIT_SECONDS) } }.each(&:join)
+        Bridge.flush_log
+      end
+    end
+
+    # Makes a client; nothing is contacted before it is used. Every option and every environment variable is
+    # checked (see {Configuration}).
+    #
+    # @param source [Hash, Configuration, nil] the configuration, unless it is given as keywords
+    # @param options [Hash] options of {Configuration}
+    # @raise [ArgumentError] lists everything that is invalid
+    # @raise [PermanentStateError] if collections contradict each other
+    def initialize(source = nil, **options)
+      settings = Configuration.resolve(options.empty? ? source : (source&.to_hash || {}).merge(options))
+      Bridge.start
+      @settings = settings
+      @native = Native::Client.new(settings)
+      @collections = settings.fetch(:state_collections)
+    end
+
+    # Sends a message and waits until the brokers have it (all in-sync replicas).
+    #
+    # @param topic [String]
+    # @param key [String, nil] nil sends a record without key
+    # @param payload [Object] what JSON can represent; nil is sent as JSON `null`
+    # @param headers [Hash{String, Symbol => String, nil}, nil]
+    # @return [nil]
+    # @raise [ArgumentError] if topic, key, payload or headers cannot be sent for what they are
+    # @raise [Error] if broker or client refuse it, or it is not acknowledged within `send_timeout`; it may still
+    #   arrive in the latter case
+    def send_message(topic, key, payload, headers: nil)
+      send_record(topic, key, json(payload, topic, key), headers)
+    end
+
+    # Sends a record without value, which removes the key from a compacted topic.
+    #
+    # @param topic [String]
+    # @param key [String, nil]
+    # @param headers [Hash{String, Symbol => String, nil}, nil]
+    # @return [nil]
+    # @raise (see #send_message)
+    def send_tombstone(topic, key, headers: nil)
+      send_record(topic, key, nil, headers)
+    end
+
+    # Starts to consume in the background.
+    #
+    # @param handler [EventHandler, #on_message] handles the messages, on a thread of the client
+    # @return [nil]
+    # @raise [ArgumentError] if group_id, topics or a store are not configured, a topic does not exist, the client
+    #   is subscribed already, or the handler does not define `on_message`
+    # @raise [NameError] if the handler classifies errors of a method that it does not define
+    # @raise [Error] if broker or store do not answer within 10 s
+    def subscribe(handler)
+      check_subscription
+      check_handler(handler)
+      reactor = Reactor.new(handler, @collections).start
+      begin
+        Bridge.await(@native.subscribe(reactor.native))
+      rescue Exception # rubocop:disable Lint/RescueException
+        reactor.close(REACTOR_SECONDS)
+        raise
+      end
+      @reactor = reactor
+      Client.running(self, reactor)
+      nil
+    end
+
+    # Stops consuming: no further handler starts, running ones may end within `shutdown_timeout`, what is finished
+    # is committed. Returns within `shutdown_timeout` plus a second, and no handler runs from then on. Does nothing
+    # if the client is not subscribed. It may subscribe again afterwards.
+    #
+    # @return [nil]
+    # @raise [Error] if called from a handler of this client, which it would wait for
+    def unsubscribe
+      if @reactor&.current?
+        raise Error, "unsubscribe was called from a handler of the same client, and would wait for that handler to end: " \
+          "call it from another thread, or exit the process"
+      end
+      stop(@settings.fetch(:shutdown_timeout))
+      nil
+    end
+
+    # What the client is doing.
+    #
+    # @return [Symbol] `:unconfigured` (no group_id or topics), `:configured`, or `:running`
+    def consumer_state
+      @native.consumer_state
+    end
+
+    # How many partitions are assigned to this client.
+    #
+    # @return [Integer]
+    def assigned_partitions
+      @native.assigned_partitions
+    end
+
+    # Whether a partition has unfinished messages of which none has ended for `stall_threshold`. The log names it.
+    #
+    # @return [Boolean]
+    def is_stalled? # rubocop:disable Naming/PredicatePrefix
+      @native.stalled?
+    end
+    alias_method :stalled?, :is_stalled?
+
+    # What this client's messages have in the header `source-system`; a consumer skips those that name its own
+    # group.
+    #
+    # @return [String, nil]
+    def source_system
+      @settings.fetch(:source_system)
+    end
+
+    # @return [String] without secrets
+    def inspect
+      "#<#{self.class} #{consumer_state} group_id=#{@settings.fetch(:group_id).inspect}>"
+    end
+
+    private
+
+    def stop(limit)
+      was_running = Bridge.await(@native.unsubscribe(limit))
+      return unless was_running
+
+      reactor, @reactor = @reactor, nil
+      reactor&.close(REACTOR_SECONDS)
+      Client.running(self, nil)
+    end
+
+    def send_record(topic, key, payload, headers)
+      check_text("topic", topic)
+      check_text("key", key) unless key.nil?
+      pairs = headers && header_pairs(headers)
+      Bridge.await(@native.send_record(topic, key, payload, pairs, Bridge.native_reactor))
+    end
+
+    def json(payload, topic, key)
+      JSONText.generate(payload)
+    rescue JSONText::NotRepresentable => error
+      raise ArgumentError, "payload of a message to topic #{topic.inspect}, key #{key.inspect} cannot be sent as JSON: #{error.message}"
+    end
+
+    def check_text(name, value)
+      return if value.is_a?(String)
+
+      raise ArgumentError, "#{name} is #{value.inspect} (#{value.class}); expected a String#{" or nil" if name == "key"}"
+    end
+
+    def header_pairs(headers)
+      raise ArgumentError, "headers is a #{headers.class}; expected a Hash of names to Strings or nil" unless headers.is_a?(Hash)
+
+      headers.map do |name, value|
+        unless (name.is_a?(String) || name.is_a?(Symbol)) && (value.nil? || value.is_a?(String))
+          raise ArgumentError, "header #{name.inspect} has a #{value.class}; expected a name and a String or nil"
+        end
+        [name.to_s, value]
+      end
+    end
+
+    def check_subscription
+      missing = []
+      missing << "group_id (or PROSODY_GROUP_ID)" unless @settings.fetch(:group_id)
+      missing << "subscribed_topics (or PROSODY_SUBSCRIBED_TOPICS)" if Array(@settings.fetch(:subscribed_topics)).empty?
+      return if missing.empty?
+
+      raise ArgumentError, "subscribe needs #{missing.join(" and ")}: give it to Client.new"
+    end
+
+    def check_handler(handler)
+      unless handler.respond_to?(:on_message)
+        raise ArgumentError, "#{handler.class} has no method on_message(context, message)"
+      end
+      if handler.is_a?(EventHandler) && handler.method(:on_message).owner == EventHandler
+        raise ArgumentError, "#{handler.class} does not define on_message(context, message) itself"
+      end
+
+      undefined = ErrorClassification.undefined_methods(handler)
+      return if undefined.empty?
+
+      raise NameError, "#{handler.class} classifies errors of #{undefined.join(", ")}, but does not define #{undefined.one? ? "it" : "them"}"
+    end
+  end
+end

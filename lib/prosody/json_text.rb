@@ -1,0 +1,105 @@
+# frozen_string_literal: true
+
+require "json"
+
+module Prosody
+  # JSON as payloads and state items have it (spec: delivery, "What does not decode"): the same rules in both
+  # directions, whichever json gem is loaded.
+  #
+  # @api private
+  module JSONText
+    # A value that JSON cannot represent.
+    class NotRepresentable < StandardError
+    end
+
+    NESTING_MAX = 100
+
+    # Later json gems warn of duplicate names, or refuse them, unless told. Earlier ones ignore the option; one
+    # that refuses it does without.
+    PARSE_OPTIONS =
+      begin
+        options = {max_nesting: NESTING_MAX, allow_duplicate_key: true}.freeze
+        ::JSON.parse("{}", **options)
+        options
+      rescue ArgumentError
+        {max_nesting: NESTING_MAX}.freeze
+      end
+    GENERATE_OPTIONS = {max_nesting: NESTING_MAX}.freeze
+    private_constant :NESTING_MAX, :PARSE_OPTIONS, :GENERATE_OPTIONS
+
+    module_function
+
+    # @param text [String] JSON that is known to be valid
+    # @return [Object] fresh objects
+    def parse(text)
+      ::JSON.parse(text, **PARSE_OPTIONS)
+    end
+
+    # @param value [Object]
+    # @return [String] JSON in UTF-8
+    # @raise [NotRepresentable] says what and why
+    def generate(value)
+      ::JSON.generate(plain(value, 0), **GENERATE_OPTIONS)
+    rescue ::JSON::JSONError, EncodingError => error
+      raise NotRepresentable, error.message
+    end
+
+    # What the generator represents faithfully; the value itself where it is that already.
+    def plain(value, depth)
+      case value
+      when String then text(value)
+      when Integer, Float, true, false, nil, Symbol then value
+      when Hash
+        check_depth(depth)
+        changed = false
+        pairs = value.to_h do |key, item|
+          fair = plain(item, depth + 1)
+          changed ||= !fair.equal?(item)
+          [key, fair]
+        end
+        changed ? pairs : value
+      when Array
+        check_depth(depth)
+        changed = false
+        items = value.map do |item|
+          fair = plain(item, depth + 1)
+          changed ||= !fair.equal?(item)
+          fair
+        end
+        changed ? items : value
+      else
+        object(value, depth)
+      end
+    end
+    private_class_method :plain
+
+    def text(string)
+      encoding = string.encoding
+      return string if encoding == Encoding::UTF_8 || encoding == Encoding::US_ASCII
+      return string.encode(Encoding::UTF_8) unless encoding == Encoding::BINARY
+
+      utf8 = string.dup.force_encoding(Encoding::UTF_8)
+      raise NotRepresentable, "String of #{string.bytesize} bytes is not UTF-8" unless utf8.valid_encoding?
+
+      utf8
+    end
+    private_class_method :text
+
+    def object(value, depth)
+      # Every object has a `to_json`; the generic one is only its `to_s` in quotes.
+      return value unless value.method(:to_json).owner.to_s.end_with?("GeneratorMethods::Object")
+      return plain(value.to_h, depth) if value.respond_to?(:to_h)
+
+      raise NotRepresentable, "#{value.class} has no JSON form: it responds neither to `to_h` nor to a `to_json` of its own"
+    rescue NameError
+      raise NotRepresentable, "#{Kernel.instance_method(:class).bind_call(value)} has no JSON form"
+    end
+    private_class_method :object
+
+    def check_depth(depth)
+      raise NotRepresentable, "nested deeper than #{NESTING_MAX} levels, or in itself" if depth >= NESTING_MAX
+    end
+    private_class_method :check_depth
+  end
+  private_constant :JSONText
+end

@@ -1,0 +1,189 @@
+# frozen_string_literal: true
+
+module Prosody
+  # The thread of a subscribed client: one fiber scheduler on which all of its handlers run.
+  #
+  # The pump, its first task, hands out what the core has queued: attempts to workers, stops to the workers that
+  # run them, ends of operations to the fibers that wait. It sleeps until the core rings (a byte in a pipe, one
+  # for however many things came) or a worker does.
+  #
+  # @api private
+  class Reactor
+    # How long warm work may go on before other fibers get a turn.
+    SLICE_SECONDS = 0.001
+    # Ready operations and events between two looks at the clock.
+    TICKS = 8
+    private_constant :SLICE_SECONDS, :TICKS
+
+    class << self
+      # The reactor that the current thread runs.
+      #
+      # @return [Reactor, nil]
+      def current
+        Thread.current.thread_variable_get(:prosody_reactor)
+      end
+
+      # Counts an operation that did not wait; yields the fiber when its slice is over.
+      def tick
+        current&.tick
+      end
+    end
+
+    # @return [Native::Reactor]
+    attr_reader :native
+
+    def initialize(handler, collections)
+      @handler = handler
+      @collections = collections
+      @native, descriptor = Native::Reactor.open
+      @bell = IO.for_fd(descriptor, "rb")
+      @ticks = 0
+      @slice_ends = 0.0
+      @closed = false
+    end
+
+    # Starts the thread.
+    def start
+      @thread = Thread.new { run }
+      @thread.name = "prosody-reactor"
+      @thread.report_on_exception = false
+      self
+    end
+
+    # Whether the current thread is this reactor's.
+    def current?
+      equal?(Reactor.current)
+    end
+
+    # Ends the thread: handlers that still run are stopped, and after `limit` seconds killed.
+    def close(limit)
+      @closed = true
+      @native.wake
+      return if @thread.nil? || @thread.join(limit)
+
+      @thread.kill
+      return if @thread.join(limit)
+
+      Prosody.logger.error("a handler cannot be interrupted, its thread is abandoned: #{@thread.backtrace&.first(5)&.join(" < ")}")
+    end
+
+    # The next attempt for a worker that has nothing to do; nil if there is none.
+    def next_attempt
+      tick
+      attempt = @native.take
+      # Should this one wait, somebody must hand out those behind it.
+      ring if attempt && @pump_sleeps && @native.attempts?
+      attempt
+    end
+
+    def park(worker)
+      @idle << worker
+    end
+
+    def leave(worker)
+      @workers.delete(worker)
+      @idle.delete(worker)
+    end
+
+    def tick
+      return if (@ticks += 1) < TICKS
+
+      @ticks = 0
+      now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      return if now < @slice_ends
+
+      # A fiber that blocks its thread cannot be interrupted by another one.
+      sleep(0) if Fiber.current_scheduler
+      @slice_ends = Process.clock_gettime(Process::CLOCK_MONOTONIC) + SLICE_SECONDS
+    end
+
+    private
+
+    def run
+      Thread.current.thread_variable_set(:prosody_reactor, self)
+      @workers = {}
+      @idle = []
+      @pump_sleeps = false
+      @rung = Async::Condition.new
+      Async { |task| work(task) }
+    rescue Exception => error # rubocop:disable Lint/RescueException
+      Prosody.logger.error("the reactor's thread met #{error.class}: #{error.message}") unless @closed
+    ensure
+      restart unless @closed
+    end
+
+    # The thread ended although nobody closed it: killed by a handler, most likely.
+    def restart
+      Prosody.logger.error("the reactor's thread was killed, another one takes over")
+      start
+    end
+
+    def work(task)
+      supply_timeout
+      listener = task.async { listen }
+      pump(task) until @closed
+    ensure
+      listener&.stop
+      @workers.each_value(&:stop)
+    end
+
+    def listen
+      loop do
+        @bell.wait_readable
+        @bell.read_nonblock(64, exception: false)
+        ring
+      end
+    end
+
+    def ring
+      @pump_sleeps = false
+      @rung.signal
+    end
+
+    def pump(task)
+      deliver_notices if @native.notices?
+      if @native.attempts?
+        employ(task)
+        # Whoever was woken runs now; it comes back here when it waits or is done.
+        task.yield
+      elsif @native.sleep?
+        @pump_sleeps = true
+        @rung.wait
+      end
+    end
+
+    def employ(task)
+      if (worker = @idle.pop)
+        worker.wake
+      else
+        worker = Worker.new(self, @handler, @collections)
+        @workers[worker] = task.async { |own| worker.run(own) }
+      end
+    end
+
+    def deliver_notices
+      stops, tickets = @native.take_notices
+      tickets.each { |ticket| Bridge.done(ticket) }
+      stops.each do |id|
+        worker, = @workers.find { |candidate, _| candidate.attempt&.id == id }
+        worker&.stop
+      end
+    end
+
+    # async before 2 lacks the hook, and Ruby's Timeout then raises in whichever fiber runs.
+    def supply_timeout
+      scheduler = Fiber.scheduler
+      return if scheduler.respond_to?(:timeout_after)
+
+      scheduler.define_singleton_method(:timeout_after) do |seconds, error, message, &block|
+        expired = Class.new(Exception)
+        begin
+          Async::Task.current.with_timeout(seconds, expired) { block.call(seconds) }
+        rescue expired
+          raise error, message
+        end
+      end
+    end
+  end
+  private_constant :Reactor
+end

@@ -1,0 +1,116 @@
+# frozen_string_literal: true
+
+module Prosody
+  # A task that runs handlers, one after the other, as long as each leaves nothing behind: no fiber-locals, no
+  # fiber storage, no child tasks. One that was left dirty, or was stopped, ends, and its children with it.
+  #
+  # @api private
+  class Worker
+    # Where this Ruby has fiber storage.
+    STORAGE = Fiber.method_defined?(:storage)
+    BACKTRACE_FRAMES = 20
+    private_constant :STORAGE, :BACKTRACE_FRAMES
+
+    # @return [Native::Attempt, nil] what it runs
+    attr_reader :attempt
+
+    def initialize(reactor, handler, collections)
+      @reactor = reactor
+      @handler = handler
+      @collections = collections
+      @wanted = Async::Condition.new
+    end
+
+    # Runs on a task of its own until it is dirty or stopped.
+    def run(task)
+      @task = task
+      @locals = Thread.current.keys.size
+      @storage = Fiber.current.storage if STORAGE
+      loop do
+        while (attempt = @reactor.next_attempt)
+          return unless handle(attempt) && clean?
+        end
+        @reactor.park(self)
+        @wanted.wait
+      end
+    ensure
+      @reactor.leave(self)
+      stop_children
+    end
+
+    # Lets a parked worker go on.
+    def wake
+      @wanted.signal
+    end
+
+    # Interrupts what it runs.
+    def stop
+      @task&.stop
+    end
+
+    private
+
+    # Whether the worker may go on.
+    def handle(attempt)
+      @attempt = attempt
+      settled = false
+      @handler.on_message(Context.new(attempt, @collections), attempt.message)
+      attempt.succeed
+      settled = true
+    rescue Async::Stop
+      attempt.stopped
+      settled = true
+      false
+    rescue SystemExit, SignalException => error
+      attempt.exit
+      settled = true
+      Thread.main.raise(error)
+      false
+    rescue Exception => error # rubocop:disable Lint/RescueException
+      report(attempt, error)
+      settled = true
+    ensure
+      @attempt = nil
+      # A kill of the thread, or a throw past us.
+      attempt.stopped unless settled
+    end
+
+    def report(attempt, error)
+      frames = error.backtrace&.first(BACKTRACE_FRAMES) || []
+      attempt.fail(permanent?(error), utf8(error.class.to_s), utf8(message(error)), frames.map { |frame| utf8(frame) })
+    end
+
+    def permanent?(error)
+      error.respond_to?(:permanent?) && error.permanent? ? true : false
+    rescue => failure
+      Prosody.logger.error("#{error.class}#permanent? raised #{failure.class}, the error counts as transient")
+      false
+    end
+
+    def message(error)
+      error.message.to_s
+    rescue => failure
+      "(its message raised #{failure.class})"
+    end
+
+    def utf8(text)
+      text.encode(Encoding::UTF_8, invalid: :replace, undef: :replace).scrub
+    rescue EncodingError
+      text.b.inspect
+    end
+
+    def clean?
+      return false unless Thread.current.keys.size == @locals
+      return false if STORAGE && Fiber.current.storage != @storage
+
+      children = @task.children
+      children.nil? || children.empty?
+    end
+
+    def stop_children
+      children = @task.children
+      children&.to_a&.each(&:stop)
+    end
+  end
+  private_constant :Worker
+end
