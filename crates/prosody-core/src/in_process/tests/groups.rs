@@ -252,6 +252,24 @@ fn a_paused_partition_is_skipped_and_a_new_assignment_is_not_paused() {
 }
 
 #[test]
+fn a_closed_intake_holds_back_records_and_nothing_else() {
+    let cluster = cluster();
+    send(&cluster, "t", "k", "1");
+    let member = join(&cluster, "g", &["t"]);
+    let poll_closed = || member.poll(Intake::Closed).now_or_never();
+    assert!(matches!(poll_closed(), Some(LogEvent::Assigned(_))));
+    assert!(poll_closed().is_none());
+    cluster.rebalance("g");
+    let Some(LogEvent::Revoked(all)) = poll_closed() else {
+        panic!("expected a revocation");
+    };
+    member.give_up(&all);
+    assert!(matches!(poll_closed(), Some(LogEvent::Assigned(_))));
+    assert!(poll_closed().is_none());
+    assert_eq!(payloads(&records(&member)), ["1"]);
+}
+
+#[test]
 fn batches_are_bounded_and_fair() {
     let cluster = cluster();
     let key_of = |partition: usize| {
