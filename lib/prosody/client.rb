@@ -101,7 +101,12 @@ module Prosody
       reactor = Reactor.new(handler, @collections).start
       begin
         Bridge.await(@native.subscribe(reactor.native))
+      rescue Error, ArgumentError
+        reactor.close(REACTOR_SECONDS)
+        raise
       rescue Exception # standard:disable Lint/RescueException
+        # Interrupted: the start goes on without us, unless it is told to end. Nobody waits for that.
+        @native.unsubscribe(0.0)
         reactor.close(REACTOR_SECONDS)
         raise
       end
