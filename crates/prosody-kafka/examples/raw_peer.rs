@@ -6,14 +6,17 @@
 
 #![allow(clippy::unwrap_used, clippy::cast_precision_loss, missing_docs)]
 
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::producer::{FutureProducer, FutureRecord};
+use rdkafka::error::KafkaResult;
+use rdkafka::producer::{
+    BaseRecord, DeliveryResult, Producer as _, ProducerContext, ThreadedProducer,
+};
+use rdkafka::{ClientConfig, ClientContext};
 
-#[tokio::main]
-async fn main() {
+fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, command, broker, topic, messages, rest @ ..] = arguments.as_slice() else {
         eprintln!("see the comment in raw_peer.rs");
@@ -22,8 +25,8 @@ async fn main() {
     let messages = messages.parse().unwrap();
     match command.as_str() {
         "consume" => consume(broker, topic, messages),
-        "produce" => produce(broker, topic, messages).await,
-        "fill" => fill(broker, topic, messages, rest[0].parse().unwrap()).await,
+        "produce" => produce(broker, topic, messages),
+        "fill" => fill(broker, topic, messages, rest[0].parse().unwrap()),
         other => panic!("no command {other}"),
     }
 }
@@ -49,26 +52,50 @@ fn consume(broker: &str, topic: &str, messages: usize) {
     println!("{:.0}", messages as f64 / seconds);
 }
 
-fn producer(broker: &str) -> FutureProducer {
-    ClientConfig::new()
+/// Tells of each acknowledgement.
+struct Acknowledged(Sender<KafkaResult<()>>);
+
+impl ClientContext for Acknowledged {}
+
+impl ProducerContext for Acknowledged {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
+        let result = result.as_ref().map(|_| ());
+        self.0
+            .send(result.map_err(|(error, _)| error.clone()))
+            .unwrap();
+    }
+}
+
+type Producer = ThreadedProducer<Acknowledged>;
+
+fn producer(broker: &str) -> (Producer, Receiver<KafkaResult<()>>) {
+    let (sender, acknowledgements) = channel();
+    let producer = ClientConfig::new()
         .set("bootstrap.servers", broker)
         .set("enable.idempotence", "true")
         .set("acks", "all")
         .set("linger.ms", "0")
-        .create()
-        .unwrap()
+        .create_with_context(Acknowledged(sender))
+        .unwrap();
+    (producer, acknowledgements)
+}
+
+fn send(producer: &Producer, topic: &str, key: &str) {
+    let record = BaseRecord::to(topic).key(key).payload(PAYLOAD);
+    producer.send(record).map_err(|(error, _)| error).unwrap();
 }
 
 const PAYLOAD: &str = r#"{"user":"ada","number":12345,"text":"a text that is neither long nor short","ok":true,"x":1.5,"y":2}"#;
 
-async fn produce(broker: &str, topic: &str, messages: usize) {
-    let producer = producer(broker);
+fn produce(broker: &str, topic: &str, messages: usize) {
+    let (producer, acknowledgements) = producer(broker);
     let mut times = Vec::with_capacity(messages);
     for number in 0..messages + messages / 10 {
-        let key = format!("key-{}", number % 100);
-        let record = FutureRecord::to(topic).key(&key).payload(PAYLOAD);
         let begin = Instant::now();
-        producer.send(record, Duration::from_secs(5)).await.unwrap();
+        send(&producer, topic, &format!("key-{}", number % 100));
+        acknowledgements.recv().unwrap().unwrap();
         // The first tenth warms up.
         if number >= messages / 10 {
             times.push(begin.elapsed().as_micros());
@@ -78,17 +105,15 @@ async fn produce(broker: &str, topic: &str, messages: usize) {
     println!("{} {}", times[messages / 2], times[messages * 99 / 100]);
 }
 
-async fn fill(broker: &str, topic: &str, messages: usize, keys: usize) {
-    let producer = producer(broker);
-    for chunk in 0..messages.div_ceil(10_000) {
-        let mut sends = Vec::with_capacity(10_000);
-        for number in chunk * 10_000..messages.min((chunk + 1) * 10_000) {
-            let key = format!("key-{}", number % keys);
-            let record = FutureRecord::to(topic).key(&key).payload(PAYLOAD);
-            sends.push(producer.send_result(record).unwrap());
+fn fill(broker: &str, topic: &str, messages: usize, keys: usize) {
+    let (producer, acknowledgements) = producer(broker);
+    for number in 0..messages {
+        send(&producer, topic, &format!("key-{}", number % keys));
+        if number >= 10_000 {
+            acknowledgements.recv().unwrap().unwrap();
         }
-        for sent in sends {
-            sent.await.unwrap().unwrap();
-        }
+    }
+    for _ in 0..messages.min(10_000) {
+        acknowledgements.recv().unwrap().unwrap();
     }
 }
