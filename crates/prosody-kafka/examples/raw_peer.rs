@@ -4,16 +4,19 @@
 //! `raw_peer produce BROKER TOPIC MESSAGES` prints p50 and p99 of acknowledged sends, one at a time,
 //! in microseconds; `raw_peer fill BROKER TOPIC MESSAGES KEYS` fills a topic with 100-byte JSON.
 
-#![allow(clippy::unwrap_used, clippy::cast_precision_loss, missing_docs)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::cast_precision_loss,
+    missing_docs
+)]
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaResult;
-use rdkafka::producer::{
-    BaseRecord, DeliveryResult, Producer as _, ProducerContext, ThreadedProducer,
-};
+use rdkafka::producer::{BaseRecord, DeliveryResult, ProducerContext, ThreadedProducer};
 use rdkafka::{ClientConfig, ClientContext};
 
 fn main() {
