@@ -9,6 +9,12 @@ module Prosody
   #
   # @api private
   module Bridge
+    # Where a fiber that async did not make can wait as well: its scheduler transfers between fibers.
+    TRANSFERS = Async::Scheduler.method_defined?(:transfer)
+    # By severity, for loggers that do no more.
+    LEVELS = %i[debug info warn error].freeze
+    private_constant :TRANSFERS, :LEVELS
+
     @queues = {}
 
     class << self
@@ -20,18 +26,31 @@ module Prosody
         return answer unless answer.is_a?(Integer)
 
         begin
-          Fiber.current_scheduler ? wait_in_fiber(answer) : Native.wait(answer)
+          may_yield? ? wait_in_fiber(answer) : Native.wait(answer)
           Native.take(answer)
         ensure
           Native.forget(answer)
         end
       end
 
-      # The reactor that the current thread runs, if it is one of ours.
+      # Whether the current fiber can let others go on. In async 1 one that is not a task's own would yield to
+      # whoever resumed it instead: there it blocks its thread, as it does in a child that a handler forked.
+      #
+      # @return [Boolean]
+      def may_yield?
+        scheduler = Fiber.current_scheduler
+        return false if scheduler.nil? || Reactor.current&.foreign?
+
+        TRANSFERS || !scheduler.is_a?(Async::Scheduler) || !Async::Task.current?.nil?
+      end
+
+      # The reactor that the current thread runs, if it is one of ours and of this process: in a child that a
+      # handler forked it is neither.
       #
       # @return [Native::Reactor, nil]
       def native_reactor
-        Reactor.current&.native
+        reactor = Reactor.current
+        reactor.native unless reactor.nil? || reactor.foreign?
       end
 
       # Wakes the fiber that waits for a ticket, if one does. From any thread.
@@ -52,16 +71,14 @@ module Prosody
         @process_id = Process.pid
         @queues = {}
         Native.start_logging(ENV.fetch("PROSODY_LOG", "info"))
-        @dispatcher = Thread.new { loop { dispatch(*Native.next_dispatch) } }
-        @dispatcher.name = "prosody-dispatcher"
-        @dispatcher.report_on_exception = false
+        @dispatcher = dispatcher
       end
 
       # Writes what Rust has logged and nobody has written yet.
       #
       # @return [void]
       def flush_log
-        dispatch(*Native.drain_dispatch) if @process_id == Process.pid
+        dispatch(Native.drain_dispatch) if @process_id == Process.pid
       end
 
       private
@@ -74,15 +91,26 @@ module Prosody
         @queues.delete(ticket)
       end
 
-      def dispatch(lines, dropped_lines, tickets)
+      def dispatcher
+        thread = Thread.new { loop { dispatch(Native.next_dispatch) } }
+        thread.name = "prosody-dispatcher"
+        thread.report_on_exception = false
+        thread
+      end
+
+      def dispatch(waiting)
+        lines, dropped_lines, tickets = waiting
         tickets.each { |ticket| done(ticket) }
         lines.each { |severity, target, text| log(severity, text, target) }
         log(::Logger::WARN, "#{dropped_lines} log lines were dropped, the logger is too slow", "prosody") if dropped_lines > 0
       end
 
       def log(severity, text, target)
-        Prosody.logger.add(severity, text, target)
-      rescue Exception => error # rubocop:disable Lint/RescueException
+        logger = Prosody.logger
+        return logger.public_send(:add, severity, text, target) if logger.respond_to?(:add)
+
+        logger.public_send(LEVELS.fetch(severity), text)
+      rescue Exception => error # standard:disable Lint/RescueException
         # A logger that raises must not end the thread that others wait for.
         warn "prosody: the logger raised #{error.class}, lost: #{text}"
       end

@@ -26,8 +26,12 @@ module Prosody
       # @api private
       def running(client, reactor)
         @running_mutex.synchronize do
-          at_exit { shut_down_all } unless @at_exit_process == Process.pid
-          @at_exit_process = Process.pid
+          unless @at_exit_process == Process.pid
+            # What a parent ran is not there in a forked child.
+            @running = {}
+            at_exit { shut_down_all } unless @at_exit_process
+            @at_exit_process = Process.pid
+          end
           reactor ? @running[client] = reactor : @running.delete(client)
         end
       end
@@ -97,7 +101,12 @@ module Prosody
       reactor = Reactor.new(handler, @collections).start
       begin
         Bridge.await(@native.subscribe(reactor.native))
-      rescue Exception # rubocop:disable Lint/RescueException
+      rescue Error, ArgumentError
+        reactor.close(REACTOR_SECONDS)
+        raise
+      rescue Exception # standard:disable Lint/RescueException
+        # Interrupted: the start goes on without us, unless it is told to end. Nobody waits for that.
+        @native.unsubscribe(0.0)
         reactor.close(REACTOR_SECONDS)
         raise
       end
@@ -138,7 +147,7 @@ module Prosody
     # Whether a partition has unfinished messages of which none has ended for `stall_threshold`. The log names it.
     #
     # @return [Boolean]
-    def is_stalled? # rubocop:disable Naming/PredicatePrefix
+    def is_stalled?
       @native.stalled?
     end
     alias_method :stalled?, :is_stalled?
@@ -190,7 +199,7 @@ module Prosody
       raise ArgumentError, "headers is a #{headers.class}; expected a Hash of names to Strings or nil" unless headers.is_a?(Hash)
 
       headers.map do |name, value|
-        unless (name.is_a?(String) || name.is_a?(Symbol)) && (value.nil? || value.is_a?(String))
+        if [String, Symbol].none? { |type| name.is_a?(type) } || [String, NilClass].none? { |type| value.is_a?(type) }
           raise ArgumentError, "header #{name.inspect} has a #{value.class}; expected a name and a String or nil"
         end
         [name.to_s, value]

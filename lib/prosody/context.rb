@@ -36,7 +36,7 @@ module Prosody
     # @raise [PermanentStateError] if the client does not know the definition, or the message has no key
     def state(definition)
       handles = (@handles ||= {})
-      handles[definition] ||= open(definition)
+      handles[definition] ||= handle_for(definition)
     end
 
     # Publishes everything that this event has buffered. Comes with all collections and timers; publish a single
@@ -93,7 +93,7 @@ module Prosody
 
     private
 
-    def open(definition)
+    def handle_for(definition)
       known = @collections.include?(definition)
       raise PermanentStateError, unknown(definition) unless known
       unless @attempt.ledger?

@@ -16,30 +16,30 @@ module Prosody
 
     # Later json gems warn of duplicate names, or refuse them, unless told. Earlier ones ignore the option; one
     # that refuses it does without.
-    PARSE_OPTIONS =
+    OPTIONS =
       begin
         options = {max_nesting: NESTING_MAX, allow_duplicate_key: true}.freeze
         ::JSON.parse("{}", **options)
+        ::JSON.generate({}, **options)
         options
       rescue ArgumentError
         {max_nesting: NESTING_MAX}.freeze
       end
-    GENERATE_OPTIONS = {max_nesting: NESTING_MAX}.freeze
-    private_constant :NESTING_MAX, :PARSE_OPTIONS, :GENERATE_OPTIONS
+    private_constant :NESTING_MAX, :OPTIONS
 
     module_function
 
     # @param text [String] JSON that is known to be valid
     # @return [Object] fresh objects
     def parse(text)
-      ::JSON.parse(text, **PARSE_OPTIONS)
+      ::JSON.parse(text, **OPTIONS)
     end
 
     # @param value [Object]
     # @return [String] JSON in UTF-8
     # @raise [NotRepresentable] says what and why
     def generate(value)
-      ::JSON.generate(plain(value, 0), **GENERATE_OPTIONS)
+      ::JSON.generate(plain(value, 0), **OPTIONS)
     rescue ::JSON::JSONError, EncodingError => error
       raise NotRepresentable, error.message
     end
@@ -53,9 +53,10 @@ module Prosody
         check_depth(depth)
         changed = false
         pairs = value.to_h do |key, item|
+          fair_key = key.is_a?(String) ? text(key) : key
           fair = plain(item, depth + 1)
-          changed ||= !fair.equal?(item)
-          [key, fair]
+          changed ||= !fair.equal?(item) || !fair_key.equal?(key)
+          [fair_key, fair]
         end
         changed ? pairs : value
       when Array
@@ -85,16 +86,31 @@ module Prosody
     end
     private_class_method :text
 
+    # What a value's own `to_json` writes is read again, so that no text of others gets in unchecked.
     def object(value, depth)
-      # Every object has a `to_json`; the generic one is only its `to_s` in quotes.
-      return value unless value.method(:to_json).owner.to_s.end_with?("GeneratorMethods::Object")
-      return plain(value.to_h, depth) if value.respond_to?(:to_h)
+      return plain(parse(value.to_json), depth) unless generic?(value)
 
-      raise NotRepresentable, "#{value.class} has no JSON form: it responds neither to `to_h` nor to a `to_json` of its own"
-    rescue NameError
-      raise NotRepresentable, "#{Kernel.instance_method(:class).bind_call(value)} has no JSON form"
+      hash = value.to_h if value.respond_to?(:to_h)
+      raise NotRepresentable, no_form(value) unless hash.is_a?(Hash)
+
+      plain(hash, depth)
+    rescue NotRepresentable
+      raise
+    rescue => error
+      raise NotRepresentable, "#{no_form(value)} (#{error.class}: #{error.message})"
     end
     private_class_method :object
+
+    # Every object has a `to_json`; the one that all share is only its `to_s` in quotes.
+    def generic?(value)
+      ::Kernel.instance_method(:method).bind_call(value, :to_json).owner == ::Object.instance_method(:to_json).owner
+    end
+    private_class_method :generic?
+
+    def no_form(value)
+      "#{::Kernel.instance_method(:class).bind_call(value)} has no JSON form: neither `to_h` nor a `to_json` of its own"
+    end
+    private_class_method :no_form
 
     def check_depth(depth)
       raise NotRepresentable, "nested deeper than #{NESTING_MAX} levels, or in itself" if depth >= NESTING_MAX

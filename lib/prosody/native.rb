@@ -10,12 +10,13 @@ module Prosody
     # A development tree holds one library per Ruby, an installed gem has one where RubyGems put it
     # (up to 3.4.5 `lib/prosody.so`, later ones `lib/prosody/prosody.so`).
     VARIANT = ENV.fetch("PROSODY_NATIVE_VARIANT", nil)
+    FOLDER = __dir__.to_s
     CANDIDATES = [
-      File.join(__dir__, RbConfig::CONFIG["ruby_version"][/\d+\.\d+/], VARIANT.to_s, "prosody"),
-      File.join(__dir__, VARIANT.to_s, "prosody"),
-      File.join(__dir__, "..", "prosody")
+      File.join(FOLDER, RbConfig::CONFIG["ruby_version"][/\d+\.\d+/].to_s, VARIANT.to_s, "prosody"),
+      File.join(FOLDER, VARIANT.to_s, "prosody"),
+      File.join(FOLDER, "..", "prosody")
     ].map { |path| "#{File.expand_path(path)}.#{RbConfig::CONFIG["DLEXT"]}" }.freeze
-    private_constant :VARIANT, :CANDIDATES
+    private_constant :VARIANT, :FOLDER, :CANDIDATES
 
     library = CANDIDATES.find { |path| File.exist?(path) }
     if library

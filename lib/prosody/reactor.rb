@@ -36,6 +36,7 @@ module Prosody
       @handler = handler
       @collections = collections
       @native, descriptor = Native::Reactor.open
+      @process_id = Process.pid
       @bell = IO.for_fd(descriptor, "rb")
       @ticks = 0
       @slice_ends = 0.0
@@ -44,10 +45,15 @@ module Prosody
 
     # Starts the thread.
     def start
-      @thread = Thread.new { run }
-      @thread.name = "prosody-reactor"
-      @thread.report_on_exception = false
+      thread = @thread = Thread.new { run }
+      thread.name = "prosody-reactor"
+      thread.report_on_exception = false
       self
+    end
+
+    # Whether this is a child of the process in which its thread runs.
+    def foreign?
+      @process_id != Process.pid
     end
 
     # Whether the current thread is this reactor's.
@@ -59,12 +65,13 @@ module Prosody
     def close(limit)
       @closed = true
       @native.wake
-      return if @thread.nil? || @thread.join(limit)
+      thread = @thread
+      return if thread.nil? || ended?(thread, limit)
 
-      @thread.kill
-      return if @thread.join(limit)
+      thread.kill
+      return if ended?(thread, limit)
 
-      Prosody.logger.error("a handler cannot be interrupted, its thread is abandoned: #{@thread.backtrace&.first(5)&.join(" < ")}")
+      Prosody.logger.error("a handler cannot be interrupted, its thread is abandoned: #{thread.backtrace&.first(5)&.join(" < ")}")
     end
 
     # The next attempt for a worker that has nothing to do; nil if there is none.
@@ -92,12 +99,16 @@ module Prosody
       now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       return if now < @slice_ends
 
-      # A fiber that blocks its thread cannot be interrupted by another one.
-      sleep(0) if Fiber.current_scheduler
+      sleep(0) if Bridge.may_yield?
       @slice_ends = Process.clock_gettime(Process::CLOCK_MONOTONIC) + SLICE_SECONDS
     end
 
     private
+
+    # Blocks: `limit` is short, and not every fiber can wait (see {Bridge.may_yield?}).
+    def ended?(thread, limit)
+      Fiber.new(blocking: true) { thread.join(limit) }.resume
+    end
 
     def run
       Thread.current.thread_variable_set(:prosody_reactor, self)
@@ -106,7 +117,7 @@ module Prosody
       @pump_sleeps = false
       @rung = Async::Condition.new
       Async { |task| work(task) }
-    rescue Exception => error # rubocop:disable Lint/RescueException
+    rescue Exception => error # standard:disable Lint/RescueException
       Prosody.logger.error("the reactor's thread met #{error.class}: #{error.message}") unless @closed
     ensure
       restart unless @closed
@@ -119,7 +130,7 @@ module Prosody
     end
 
     def work(task)
-      supply_timeout
+      complete(Fiber.scheduler)
       listener = task.async { listen }
       pump(task) until @closed
     ensure
@@ -170,13 +181,20 @@ module Prosody
       end
     end
 
-    # async before 2 lacks the hook, and Ruby's Timeout then raises in whichever fiber runs.
-    def supply_timeout
-      scheduler = Fiber.scheduler
-      return if scheduler.respond_to?(:timeout_after)
+    # async before 2 lacks hooks: with it, Ruby's Timeout would raise in whichever fiber runs, and `sleep` without
+    # an argument in the one that calls it.
+    def complete(scheduler)
+      supply_timeout(scheduler) unless scheduler.respond_to?(:timeout_after)
+      return unless scheduler.method(:kernel_sleep).arity == 1
 
+      scheduler.define_singleton_method(:kernel_sleep) { |seconds = nil| block(nil, seconds) }
+    end
+
+    def supply_timeout(scheduler)
       scheduler.define_singleton_method(:timeout_after) do |seconds, error, message, &block|
-        expired = Class.new(Exception)
+        # standard:disable Lint/InheritException
+        expired = Class.new(Exception) #: singleton(Exception)
+        # standard:enable Lint/InheritException
         begin
           Async::Task.current.with_timeout(seconds, expired) { block.call(seconds) }
         rescue expired

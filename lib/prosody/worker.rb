@@ -66,7 +66,7 @@ module Prosody
       settled = true
       Thread.main.raise(error)
       false
-    rescue Exception => error # rubocop:disable Lint/RescueException
+    rescue Exception => error # standard:disable Lint/RescueException
       report(attempt, error)
       settled = true
     ensure
@@ -81,7 +81,7 @@ module Prosody
     end
 
     def permanent?(error)
-      error.respond_to?(:permanent?) && error.permanent? ? true : false
+      !!(error.respond_to?(:permanent?) && error.permanent?)
     rescue => failure
       Prosody.logger.error("#{error.class}#permanent? raised #{failure.class}, the error counts as transient")
       false
@@ -103,13 +103,14 @@ module Prosody
       return false unless Thread.current.keys.size == @locals
       return false if STORAGE && Fiber.current.storage != @storage
 
-      children = @task.children
-      children.nil? || children.empty?
+      children = @task&.children
+      children ? children.empty? : true
     end
 
     def stop_children
-      children = @task.children
-      children&.to_a&.each(&:stop)
+      children = []
+      @task&.children&.each { |child| children << child }
+      children.each(&:stop)
     end
   end
   private_constant :Worker

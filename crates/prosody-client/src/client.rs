@@ -14,6 +14,7 @@ use prosody_core::log::{Cluster, LogError, Producer, SendError};
 use prosody_core::record::{Headers, OutgoingRecord};
 use thiserror::Error;
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tracing::warn;
 
 use crate::process::Process;
@@ -57,7 +58,8 @@ pub enum ConsumerState {
 
 enum Consumption {
     Idle,
-    Starting,
+    /// The sender tells the start to come to an end.
+    Starting(watch::Sender<bool>),
     Running(Arc<Subscription>),
 }
 
@@ -117,8 +119,12 @@ impl Client {
     ) -> BoxFuture<'static, Result<(), ClientError>> {
         let client = Arc::clone(self);
         async move {
-            client.reserve()?;
-            let started = client.start(handler).await;
+            let mut cancelled = client.reserve()?;
+            let started = tokio::select! {
+                biased;
+                _ = cancelled.wait_for(|cancelled| *cancelled) => Err(unsubscribed()),
+                started = client.start(handler) => started,
+            };
             let (next, result) = match started {
                 Ok(subscription) => (Consumption::Running(subscription), Ok(())),
                 Err(error) => (Consumption::Idle, Err(error)),
@@ -129,14 +135,15 @@ impl Client {
         .boxed()
     }
 
-    fn reserve(&self) -> Result<(), ClientError> {
+    fn reserve(&self) -> Result<watch::Receiver<bool>, ClientError> {
         let mut consumption = self.consumption.lock();
         if !matches!(*consumption, Consumption::Idle) {
             let text = "client is subscribed already: `unsubscribe` first, or make another client";
             return Err(ClientError::Misconfigured(text.to_owned()));
         }
-        *consumption = Consumption::Starting;
-        Ok(())
+        let (cancel, cancelled) = watch::channel(false);
+        *consumption = Consumption::Starting(cancel);
+        Ok(cancelled)
     }
 
     async fn start(&self, handler: Arc<dyn Handler>) -> Result<Arc<Subscription>, ClientError> {
@@ -174,13 +181,18 @@ impl Client {
     }
 
     /// Stops consuming: handlers may run for `limit`, then what is finished is committed. Ends
-    /// within `limit` plus a second. `true`: it was consuming.
+    /// within `limit` plus a second. A start that is under way is ended with an error. `true`: it
+    /// was consuming.
     pub fn unsubscribe(self: &Arc<Self>, limit: Duration) -> BoxFuture<'static, bool> {
         let client = Arc::clone(self);
         async move {
             let subscription = match &*client.consumption.lock() {
                 Consumption::Running(subscription) => Arc::clone(subscription),
-                Consumption::Idle | Consumption::Starting => return false,
+                Consumption::Starting(cancel) => {
+                    cancel.send_replace(true);
+                    return false;
+                }
+                Consumption::Idle => return false,
             };
             subscription.stop(limit).await;
             let mut consumption = client.consumption.lock();
@@ -196,7 +208,7 @@ impl Client {
     /// What it is doing.
     pub fn consumer_state(&self) -> ConsumerState {
         match (&*self.consumption.lock(), &self.settings.subscription) {
-            (Consumption::Running(_) | Consumption::Starting, _) => ConsumerState::Running,
+            (Consumption::Running(_) | Consumption::Starting(_), _) => ConsumerState::Running,
             (Consumption::Idle, Some(_)) => ConsumerState::Configured,
             (Consumption::Idle, None) => ConsumerState::Unconfigured,
         }
@@ -217,9 +229,13 @@ impl Client {
     fn subscription(&self) -> Option<Arc<Subscription>> {
         match &*self.consumption.lock() {
             Consumption::Running(subscription) => Some(Arc::clone(subscription)),
-            Consumption::Idle | Consumption::Starting => None,
+            Consumption::Idle | Consumption::Starting(_) => None,
         }
     }
+}
+
+fn unsubscribed() -> ClientError {
+    ClientError::Failed("unsubscribed before broker and store had answered".to_owned())
 }
 
 fn with_source(headers: &Headers, source_system: &Arc<str>) -> Headers {

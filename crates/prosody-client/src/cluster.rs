@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use prosody_core::log::{Cluster, LogError};
+use prosody_core::log::Cluster;
 use prosody_kafka::{KafkaCluster, KafkaOptions};
 
+use crate::client::ClientError;
 use crate::process::Process;
 use crate::settings::{ClientSettings, ClusterSettings};
 
@@ -16,7 +17,7 @@ const COMMIT_LIMIT: Duration = Duration::from_secs(10);
 pub(crate) fn make(
     process: &Process,
     settings: &ClientSettings,
-) -> Result<Arc<dyn Cluster>, LogError> {
+) -> Result<Arc<dyn Cluster>, ClientError> {
     match &settings.cluster {
         ClusterSettings::Mock { name } => Ok(process.mock(name)),
         ClusterSettings::Kafka {
@@ -27,7 +28,12 @@ pub(crate) fn make(
             options.properties.clone_from(properties);
             options.send_timeout = settings.send_timeout;
             options.commit_limit = COMMIT_LIMIT;
-            Ok(Arc::new(KafkaCluster::new(options)?))
+            let cluster = KafkaCluster::new(options).map_err(|error| {
+                ClientError::Misconfigured(format!(
+                    "kafka_config (or a variable PROSODY_KAFKA_...): {error}"
+                ))
+            })?;
+            Ok(Arc::new(cluster))
         }
     }
 }

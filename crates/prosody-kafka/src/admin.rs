@@ -18,7 +18,7 @@ use crate::ffi::{DescribedTopic, NativeError, Replies, Reply};
 use crate::health::{self, Health};
 use crate::options::refused;
 use crate::partitions::check_topic;
-use crate::wake::Waker;
+use crate::wake::{Waker, deadline};
 
 /// Between two looks at what librdkafka reports while an answer is waited for.
 const REPORT_INTERVAL: Duration = Duration::from_millis(20);
@@ -55,7 +55,8 @@ pub(crate) async fn describe(
         .cloned()
         .collect();
     named.iter().try_for_each(|topic| check_topic(topic))?;
-    let health = Arc::new(Health::default());
+    let servers = config.get("bootstrap.servers").unwrap_or_default();
+    let health = Arc::new(Health::new(servers));
     let context = QuietContext(Arc::clone(&health));
     let client: BaseConsumer<QuietContext> = config
         .create_with_context(context)
@@ -85,11 +86,14 @@ fn ask(
     limit: Duration,
     health: &Health,
 ) -> Result<Vec<TopicDescription>, LogError> {
-    let deadline = Instant::now() + limit.saturating_sub(RESERVE);
+    let deadline = deadline(limit.saturating_sub(RESERVE));
     if topics.is_empty() {
         return reach(client, deadline).ok_or_else(|| unreachable(limit, health));
     }
-    let found = describe_on(client, topics, deadline);
+    let serve = || {
+        let _ = client.poll(Duration::ZERO);
+    };
+    let found = describe_on(client, topics, deadline, serve);
     let found = found.map_err(|error| match error {
         Some(error) if !is_timeout(error.code) => LogError::Refused(error.text),
         _ => unreachable(limit, health),
@@ -109,11 +113,15 @@ fn reach(client: &BaseConsumer<QuietContext>, deadline: Instant) -> Option<Vec<T
     None
 }
 
-/// Asks the cluster for topics and serves the client until the answer is there; `None` for none.
+/// Asks the cluster for topics and waits for the answer; `Err(None)` if there is none in time.
+///
+/// Meanwhile `serve` is called again and again, to poll the client: its callbacks tell what is
+/// wrong.
 pub(crate) fn describe_on<C: ConsumerContext>(
     client: &BaseConsumer<C>,
     topics: &BTreeSet<String>,
     deadline: Instant,
+    mut serve: impl FnMut(),
 ) -> Result<Vec<DescribedTopic>, Option<NativeError>> {
     let waker = Arc::new(Waker::default());
     waker.adopt_current_thread();
@@ -135,7 +143,7 @@ pub(crate) fn describe_on<C: ConsumerContext>(
             return Err(None);
         }
         Waker::wait(REPORT_INTERVAL);
-        let _ = client.poll(Duration::ZERO);
+        serve();
     }
 }
 

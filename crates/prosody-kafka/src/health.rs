@@ -17,8 +17,10 @@ const REPEAT_AFTER: Duration = Duration::from_secs(300);
 const REMEMBERED_MAX: usize = 1_000;
 
 /// The state of one client's connections, as far as its errors tell.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Health {
+    /// Where the brokers are said to be.
+    servers: String,
     /// Whether anything is remembered in `state` that an answer would change.
     troubled: AtomicBool,
     state: Mutex<State>,
@@ -34,6 +36,15 @@ struct State {
 }
 
 impl Health {
+    /// Nothing is known yet of the brokers there.
+    pub fn new(servers: &str) -> Self {
+        Self {
+            servers: servers.to_owned(),
+            troubled: AtomicBool::new(false),
+            state: Mutex::default(),
+        }
+    }
+
     /// Takes one error from librdkafka's error callback.
     pub fn report(&self, error: &KafkaError, reason: &str) {
         let code = error.rdkafka_error_code();
@@ -62,7 +73,7 @@ impl Health {
                 let broker = reason.split(": ").next().unwrap_or_default();
                 state.tell(format!("{code:?} {broker}"), reason);
             }
-            Some(RDKafkaErrorCode::Fatal) => {}
+            Some(RDKafkaErrorCode::Fatal | RDKafkaErrorCode::PartitionEOF) => {}
             _ => state.tell(reason.to_owned(), reason),
         }
     }
@@ -92,7 +103,7 @@ impl Health {
         state
             .last
             .clone()
-            .unwrap_or_else(|| "no error was reported".to_owned())
+            .unwrap_or_else(|| format!("{}: no error was reported", self.servers))
     }
 }
 

@@ -90,6 +90,8 @@ impl KafkaOptions {
         config
             .set("auto.offset.reset", "error")
             .set("enable.partition.eof", "true")
+            // Reading from elsewhere begins when the last fetch is answered.
+            .set("fetch.wait.max.ms", "20")
             .set("queued.min.messages", "200")
             .set("queued.max.messages.kbytes", "1024");
         config.remove("group.instance.id");

@@ -24,6 +24,7 @@ use tokio::time::{sleep, timeout};
 use crate::ffi::{self, Outgoing};
 use crate::health::{self, Health};
 use crate::options::{KafkaOptions, refused};
+use crate::wake::deadline;
 
 /// Records that wait for room in librdkafka's queue.
 const WAITING_RECORDS_MAX: usize = 100_000;
@@ -86,7 +87,7 @@ struct Sent(oneshot::Sender<Outcome>);
 impl KafkaProducer {
     /// Makes the client and starts its poll thread. Nothing is waited for.
     pub fn new(options: &KafkaOptions) -> Result<Self, LogError> {
-        let health = Arc::new(Health::default());
+        let health = Arc::new(Health::new(&options.bootstrap_servers.join(",")));
         let context = SendContext {
             limit: options.send_timeout,
             health: Arc::clone(&health),
@@ -165,7 +166,7 @@ impl Shared {
         waiting.push_back(WaitingRecord {
             record,
             sent,
-            deadline: Instant::now() + self.limit,
+            deadline: deadline(self.limit),
         });
         Ok(())
     }
@@ -243,7 +244,7 @@ impl Shared {
             });
             self.hand_over_waiting();
         }
-        let deadline = Instant::now() + self.limit.min(FLUSH_MAX);
+        let deadline = deadline(self.limit.min(FLUSH_MAX));
         while Instant::now() < deadline {
             self.hand_over_waiting();
             let flushed = self.producer.flush(WAITING_POLL_INTERVAL).is_ok();

@@ -1,8 +1,16 @@
-//! Wakes the one thread that serves a librdkafka client.
+//! Waiting: deadlines, and waking the one thread that serves a librdkafka client.
 
 use std::sync::OnceLock;
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Far enough for everybody who waits "for ever".
+const FAR: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// The moment when a limit is over; limits that are too large for a clock are cut.
+pub(crate) fn deadline(limit: Duration) -> Instant {
+    Instant::now() + limit.min(FAR)
+}
 
 /// The thread to be woken, once it is there.
 ///

@@ -17,9 +17,18 @@ use tokio::time::timeout;
 
 #[tokio::test]
 async fn a_partition_changes_hands_only_when_it_is_given_up() {
+    change_hands(&[]).await;
+}
+
+#[tokio::test]
+async fn so_it_does_under_the_broker_side_protocol() {
+    change_hands(&[("group.protocol", "consumer")]).await;
+}
+
+async fn change_hands(properties: &[(&str, &str)]) {
     let Some(broker) = broker() else { return };
     let topic = topic(&broker, 4).await;
-    let cluster = cluster(&broker, &[]);
+    let cluster = cluster(&broker, properties);
     let group = unique("group");
     let mut first = Member::join(&cluster, &group, &[&topic]);
     first.until_assigned(4).await;
@@ -115,9 +124,6 @@ async fn commits_of_ended_assignments_are_left_out() {
         member.log.positions(&partitions[..1]).await.unwrap(),
         [Some(6)]
     );
-
-    // The next member goes on from there.
-    let group = "unused";
 
     member.close().await;
     let after = member
@@ -405,4 +411,43 @@ async fn a_rebalance_reaches_a_member_that_has_a_full_buffer() {
     );
     first.close().await;
     second.close().await;
+}
+
+#[tokio::test]
+async fn a_deleted_topic_is_lost_and_the_others_go_on() {
+    let Some(broker) = broker() else { return };
+    let kept = topic(&broker, 1).await;
+    let deleted = topic(&broker, 2).await;
+    let cluster = cluster(&broker, &[("topic.metadata.refresh.interval.ms", "500")]);
+    let producer = cluster.producer().unwrap();
+    let mut member = Member::join(&cluster, &unique("group"), &[&kept, &deleted]);
+    member.until_assigned(3).await;
+    delete_topic(&broker, &deleted).await;
+    member
+        .until("its partitions are gone", |member| {
+            member.assigned.len() == 1
+        })
+        .await;
+    assert_eq!(member.lost.len(), 2);
+    assert!(
+        member
+            .lost
+            .iter()
+            .all(|partition| partition.topic == deleted)
+    );
+    send_numbers(&producer, &kept, 0..10).await;
+    member.until_records(10).await;
+    let partition = TopicPartition::new(kept.clone(), 0);
+    member
+        .log
+        .commit(vec![member.watermark(&partition, 10)])
+        .await
+        .unwrap();
+
+    // It comes back as another topic.
+    create_topic_with(&broker, &deleted, 2, &[]).await;
+    member.until_assigned(3).await;
+    let generation = |topic| member.assigned[&TopicPartition::new(topic, 0)].generation;
+    assert!(generation(deleted.clone()) > generation(kept.clone()));
+    member.close().await;
 }

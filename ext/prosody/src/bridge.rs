@@ -104,12 +104,11 @@ impl Bridge {
         if !self.operations.lock().contains_key(&ticket) {
             return;
         }
-        match reactor {
-            Some(reactor) => reactor.completed(ticket),
-            None => {
-                self.dispatch.lock().tickets.push(ticket);
-                self.dispatch_changed.notify_one();
-            }
+        if let Some(reactor) = reactor {
+            reactor.completed(ticket);
+        } else {
+            self.dispatch.lock().tickets.push(ticket);
+            self.dispatch_changed.notify_one();
         }
     }
 
@@ -230,7 +229,7 @@ fn forget(ruby: &Ruby, ticket: u64) -> Result<(), Error> {
 fn next_dispatch(ruby: &Ruby) -> Result<RArray, Error> {
     let bridge = &process::state(ruby)?.bridge;
     gvl::without(ruby, &|| bridge.wait_dispatch(), &|| {
-        bridge.interrupt_dispatch()
+        bridge.interrupt_dispatch();
     })?;
     drain_dispatch(ruby)
 }

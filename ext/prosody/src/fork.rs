@@ -5,7 +5,6 @@
 //! when it is used in another, and is forgotten there, not dropped.
 
 use std::mem::ManuallyDrop;
-use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use magnus::{Error, Ruby};
@@ -48,7 +47,7 @@ impl<T> Owned<T> {
     /// The value; an error in a process that was forked since.
     pub fn get(&self, ruby: &Ruby) -> Result<&T, Error> {
         if self.is_ours() {
-            return Ok(self.value.deref());
+            return Ok(&self.value);
         }
         Err(error::prosody(
             ruby,

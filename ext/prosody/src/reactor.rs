@@ -132,10 +132,7 @@ impl NativeReactor {
         let stops = std::mem::take(&mut waiting.stops);
         let tickets = std::mem::take(&mut waiting.tickets);
         drop(waiting);
-        let stops: Vec<_> = stops
-            .iter()
-            .map(|attempt| NativeAttempt::id_of(attempt))
-            .collect();
+        let stops: Vec<_> = stops.iter().map(NativeAttempt::id_of).collect();
         let notices = ruby.ary_new_capa(2);
         notices.push(ruby.ary_from_vec(stops))?;
         notices.push(ruby.ary_from_vec(tickets))?;

@@ -73,10 +73,9 @@ impl NativeValueState {
         rb_self: &Self,
         reactor: Option<&NativeReactor>,
     ) -> Result<Value, Error> {
+        let attempt = rb_self.attempt(ruby)?;
         let reactor = reactor.map(|reactor| reactor.queue(ruby)).transpose()?;
-        let publication = rb_self
-            .attempt(ruby)?
-            .publish(Arc::clone(&rb_self.collection));
+        let publication = attempt.publish(Arc::clone(&rb_self.collection));
         let publication = publication.map_err(|error| Reason::from(error).raise(ruby))?;
         let completion = async move {
             publication.await?;

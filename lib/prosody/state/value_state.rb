@@ -36,7 +36,7 @@ module Prosody
     # @raise [NullValueError] if it is nil: {#clear} removes a value
     # @raise [TransientStateError] if JSON cannot represent it or it is too large; nothing is written then
     def set(value)
-      if value.nil?
+      if nil.equal?(value)
         raise NullValueError, "collection #{@name.inspect}: nil is not a value; `clear` removes one"
       end
 
@@ -80,7 +80,7 @@ module Prosody
     def encode(value)
       JSONText.generate(value)
     rescue JSONText::NotRepresentable => error
-      raise TransientStateError, "collection #{@name.inspect}: a value of class #{value.class} cannot be stored as JSON: #{error.message}"
+      raise TransientStateError, "collection #{@name.inspect}: the value cannot be stored as JSON: #{error.message}"
     end
   end
 end

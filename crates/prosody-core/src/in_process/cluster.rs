@@ -207,12 +207,11 @@ impl Cluster for InProcessCluster {
         _limit: Duration,
     ) -> BoxFuture<'a, Result<Vec<TopicDescription>, LogError>> {
         async move {
-            if let Some(fault) = topics.iter().find_map(|name| name_fault(name)) {
-                return Err(LogError::Refused(fault));
-            }
+            // Checks names and patterns alike.
+            Subscription::new(topics)?;
             let partitions = self.shared.partitions;
             Ok(self.shared.with(|state| {
-                let names = topics.iter();
+                let names = topics.iter().filter(|name| !name.starts_with('^'));
                 names
                     .map(|name| {
                         let name = Arc::from(name.as_str());

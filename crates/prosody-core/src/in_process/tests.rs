@@ -4,9 +4,11 @@
     reason = "a test fails by panicking"
 )]
 
+mod balance;
+mod groups;
 mod model;
-mod rules;
 mod speed;
+mod topics;
 mod wakes;
 
 use std::sync::Arc;

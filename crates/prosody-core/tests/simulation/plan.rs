@@ -82,6 +82,7 @@ pub enum Reaction {
 }
 
 /// One attempt.
+#[allow(clippy::struct_excessive_bools)] // each is drawn by itself
 #[derive(Clone, Copy, Debug)]
 pub struct Script {
     /// Until it begins.

@@ -20,6 +20,8 @@ use crate::ffi::{ConsumerQueue, DescribedTopic, NativeError, Replies, Reply};
 use crate::partitions::to_native;
 use crate::wake::Waker;
 
+/// However long the user's poll interval is: `max.poll.interval.ms` is never near.
+const POLL_INTERVAL_MAX: Duration = Duration::from_secs(1);
 /// Records of one batch.
 const BATCH_RECORDS_MAX: usize = 512;
 /// Bytes of one batch, roughly.
@@ -121,7 +123,7 @@ impl Worker<'_> {
             match self.flow {
                 Flow::Open | Flow::Paused => {
                     if self.poll_batch() {
-                        self.wait(self.poll_interval);
+                        self.wait(self.poll_interval.min(POLL_INTERVAL_MAX));
                     }
                 }
                 Flow::Held(_) => {

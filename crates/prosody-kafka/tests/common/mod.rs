@@ -29,6 +29,11 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The broker's address; prints why a test is skipped if there is none.
 pub fn broker() -> Option<String> {
+    if std::env::var_os("PROSODY_TEST_LOG").is_some() {
+        let _ = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::DEBUG)
+            .try_init();
+    }
     let broker = std::env::var("PROSODY_TEST_BROKER").ok();
     if broker.is_none() {
         println!("skipped: PROSODY_TEST_BROKER is not set (services/kafka.sh up DIR PORT)");

@@ -1,0 +1,123 @@
+# frozen_string_literal: true
+
+require "socket"
+
+# As much of Kafka's protocol as it takes to make topics: milliseconds, where a command line tool takes seconds.
+class KafkaProtocol
+  METADATA = [3, 4].freeze
+  CREATE_TOPICS = [19, 4].freeze
+  DELETE_TOPICS = [20, 3].freeze
+  TIMEOUT_MS = 15_000
+  ALREADY_EXISTS = 36
+  private_constant :METADATA, :CREATE_TOPICS, :DELETE_TOPICS, :TIMEOUT_MS, :ALREADY_EXISTS
+
+  def initialize(address)
+    @host, port = address.split(",").first.split(":")
+    @port = Integer(port)
+  end
+
+  # Makes topics and waits until each has its partitions.
+  #
+  # @param topics [Hash{String => Integer}] names and numbers of partitions
+  # @param settings [Hash{String => String}] of all of them, such as `max.message.bytes`
+  def create_topics(topics, settings = {})
+    connected do
+      described = topics.map { |name, partitions| string(name) + [partitions, -1, 0].pack("l>s>l>") + array(settings.map { |pair| pair.map { |text| string(text) }.join }) }
+      errors(ask(CREATE_TOPICS, array(described) + [TIMEOUT_MS, 0].pack("l>C")), messages: true).each do |name, code, message|
+        raise "topic #{name} was not made: #{code} #{message}" unless [0, ALREADY_EXISTS].include?(code)
+      end
+      await("partitions of #{topics.keys.join(", ")}") { leaders(topics.keys) == topics }
+    end
+  end
+
+  # Deletes topics and waits until they are gone.
+  def delete_topics(*names)
+    connected do
+      errors(ask(DELETE_TOPICS, array(names.map { |name| string(name) }) + [TIMEOUT_MS].pack("l>"))).each do |name, code|
+        raise "topic #{name} was not deleted: #{code}" unless code.zero?
+      end
+      await("the end of #{names.join(", ")}") { leaders(names).empty? }
+    end
+  end
+
+  private
+
+  def connected
+    Socket.tcp(@host, @port, connect_timeout: 10) do |socket|
+      @socket = socket
+      yield
+    end
+  end
+
+  def await(what)
+    give_up_at = Process.clock_gettime(Process::CLOCK_MONOTONIC) + TIMEOUT_MS / 1000.0
+    until yield
+      raise "no #{what} within #{TIMEOUT_MS} ms" if Process.clock_gettime(Process::CLOCK_MONOTONIC) > give_up_at
+    end
+  end
+
+  # Topics that are there, and how many of their partitions have a leader.
+  def leaders(names)
+    answer = ask(METADATA, array(names.map { |name| string(name) }) + [0].pack("C"))
+    answer.int32
+    answer.list { [answer.int32, answer.string, answer.int32, answer.string] }
+    answer.string
+    answer.int32
+    topics = answer.list { [answer.int16, answer.string, answer.int8, led_partitions(answer)] }
+    topics.each_with_object({}) { |(code, name, _, count), found| found[name] = count if code.zero? }
+  end
+
+  def led_partitions(answer)
+    partitions = answer.list { [answer.int16, answer.int32, answer.int32, answer.list { answer.int32 }, answer.list { answer.int32 }] }
+    partitions.count { |code, *| code.zero? }
+  end
+
+  def errors(answer, messages: false)
+    answer.int32
+    answer.list { [answer.string, answer.int16, (answer.string if messages)] }
+  end
+
+  def ask((api, version), body)
+    request = [api, version, 1].pack("s>s>l>") + string("prosody-specs") + body
+    @socket.write([request.bytesize].pack("l>") + request)
+    size = @socket.read(4).unpack1("l>")
+    Answer.new(@socket.read(size)).tap(&:int32)
+  end
+
+  def string(text)
+    [text.bytesize].pack("s>") + text.b
+  end
+
+  def array(items)
+    [items.size].pack("l>") + items.join
+  end
+
+  # Reads an answer, field by field.
+  class Answer
+    def initialize(bytes)
+      @bytes = bytes
+      @at = 0
+    end
+
+    def int8 = take(1).unpack1("c")
+
+    def int16 = take(2).unpack1("s>")
+
+    def int32 = take(4).unpack1("l>")
+
+    def string
+      size = int16
+      size.negative? ? nil : take(size).force_encoding(Encoding::UTF_8)
+    end
+
+    def list = Array.new([int32, 0].max) { yield }
+
+    private
+
+    def take(size)
+      @at += size
+      @bytes.byteslice(@at - size, size)
+    end
+  end
+  private_constant :Answer
+end

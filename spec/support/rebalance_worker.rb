@@ -1,0 +1,74 @@
+# frozen_string_literal: true
+
+# A member of a group in a process of its own; WorkerProcess starts it. Its handler does what the message says
+# ("take": seconds, "cancel": until it is told to end, "forever") and writes down when it starts and ends, for
+# DeliveryChecker. It tells WorkerProcess the same by standard output.
+
+$LOAD_PATH.unshift(File.expand_path("../../lib", __dir__))
+
+require "json"
+require "prosody"
+
+Prosody.logger = Logger.new($stderr, level: Logger::INFO)
+
+class RebalanceWorker < Prosody::EventHandler
+  def initialize(path)
+    super()
+    @file = File.open(path, File::WRONLY | File::APPEND | File::CREAT)
+  end
+
+  def on_message(context, message)
+    event = "#{Process.pid} #{message.topic} #{message.partition} #{message.offset} #{message.key}"
+    note("start #{event}")
+    ending = "stop"
+    work(context, message.payload.fetch("take"))
+    ending = "end"
+  ensure
+    note("#{ending} #{event}")
+  end
+
+  # One write each: other processes append to the same file, and lines must not mix.
+  def note(text)
+    @file.syswrite(format("%s %.6f\n", text, now))
+    $stdout.syswrite("#{text}\n")
+  end
+
+  private
+
+  def work(context, take)
+    case take
+    when "cancel" then context.on_cancel
+    when "forever" then sleep
+    else take_seconds(take)
+    end
+  end
+
+  # As a call to a database that nothing interrupts: whoever gives the partition up too early is found out.
+  def take_seconds(seconds)
+    until_time = now + seconds
+    begin
+      left = until_time - now
+      sleep(left) if left > 0
+    rescue Async::Stop
+      retry
+    end
+  end
+
+  def now
+    Process.clock_gettime(Process::CLOCK_MONOTONIC)
+  end
+end
+
+options = JSON.parse(ARGV.fetch(0), symbolize_names: true)
+Thread.new { $stdin.read && exit!(1) }
+signals = Thread::Queue.new
+trap("TERM") { signals << :term } unless options[:on_term] == "default"
+
+worker = RebalanceWorker.new(options.fetch(:path))
+client = Prosody::Client.new(**options.fetch(:client), kafka_config: options.fetch(:kafka_config).transform_keys(&:to_s))
+client.subscribe(worker)
+$stdout.syswrite("ready\n")
+signals.pop
+client.unsubscribe unless options[:on_term] == "exit"
+worker.note("exit #{Process.pid}") unless options[:on_term] == "exit"
+exit

@@ -1,0 +1,124 @@
+# frozen_string_literal: true
+
+require "json"
+require "rbconfig"
+require "set"
+require "tempfile"
+
+# A member of a group in a process of its own (rebalance_worker.rb), and what it tells of its handlers.
+class WorkerProcess
+  PROGRAM = File.join(__dir__, "rebalance_worker.rb")
+  SECONDS = 30
+
+  class << self
+    # Ends those that an example has left behind.
+    def end_all
+      all.each(&:destroy)
+      all.clear
+    end
+
+    # What all of them tell, in one place to wait at.
+    def monitor
+      @monitor ||= [Mutex.new, ConditionVariable.new]
+    end
+
+    # Waits until the block is true. It is asked whenever a worker has told something.
+    def wait_until(what, seconds = SECONDS)
+      mutex, changed = monitor
+      give_up_at = Process.clock_gettime(Process::CLOCK_MONOTONIC) + seconds
+      mutex.synchronize do
+        until yield
+          left = give_up_at - Process.clock_gettime(Process::CLOCK_MONOTONIC)
+          raise "no #{what} within #{seconds} s\n#{all.map(&:log_tail).join("\n")}" if left <= 0
+
+          changed.wait(mutex, left)
+        end
+      end
+    end
+
+    def all
+      @all ||= []
+    end
+  end
+
+  # @return [Set<Array>] what it has started and ended: topic, partition, offset
+  attr_reader :started, :ended
+  # @return [Integer]
+  attr_reader :pid
+
+  # @param path [String] where its handlers write
+  # @param on_term [String] what it does at SIGTERM: "unsubscribe", "exit" without that, or "default": nothing of its own
+  # @param client [Hash] options of Prosody::Client
+  def initialize(path:, client:, kafka_config: {}, on_term: "unsubscribe")
+    @started = Set.new
+    @ended = Set.new
+    arguments = JSON.generate(path: path, on_term: on_term, client: client, kafka_config: kafka_config)
+    @log = Tempfile.new("prosody-worker")
+    reader, writer = IO.pipe
+    # It ends with us, whatever becomes of us.
+    lifeline, @lifeline = IO.pipe
+    @pid = Process.spawn(RbConfig.ruby, PROGRAM, arguments, in: lifeline, out: writer, err: @log.path)
+    [lifeline, writer].each(&:close)
+    @reader = Thread.new { reader.each_line { |line| read(line.split) } }
+    @reader.report_on_exception = true
+    @waiter = Process.detach(@pid)
+    WorkerProcess.all << self
+  end
+
+  def ready?
+    @ready
+  end
+
+  # Sends SIGTERM and waits for the end.
+  #
+  # @return [Process::Status]
+  def terminate(seconds = SECONDS)
+    signal(:TERM)
+    wait(seconds)
+  end
+
+  def signal(name)
+    Process.kill(name, @pid)
+  end
+
+  # @return [Process::Status]
+  def wait(seconds = SECONDS)
+    raise "process #{@pid} did not end within #{seconds} s\n#{log_tail}" unless @waiter.join(seconds)
+
+    @reader.join
+    @waiter.value
+  end
+
+  def destroy
+    signal(:KILL) if @waiter.alive?
+    @waiter.join
+    @reader.join
+    @lifeline.close
+    @log.unlink
+  rescue Errno::ESRCH
+    nil
+  end
+
+  def log_text
+    File.read(@log.path)
+  end
+
+  def log_tail
+    "process #{@pid}:\n#{log_text.lines.last(15).join}"
+  end
+
+  private
+
+  def read(words)
+    mutex, changed = WorkerProcess.monitor
+    mutex.synchronize do
+      case words
+      in ["ready"] then @ready = true
+      in ["start", _, topic, partition, offset, _] then @started << [topic, Integer(partition), Integer(offset)]
+      in ["end", _, topic, partition, offset, _] then @ended << [topic, Integer(partition), Integer(offset)]
+      else nil
+      end
+      changed.broadcast
+    end
+  end
+end
