@@ -124,3 +124,27 @@ async fn a_handler_that_asks_to_exit_shuts_the_consumer_down() {
     let committed = rig.cluster.committed(GROUP, &partition(0));
     assert_eq!(committed, Some(0), "its event is handled again");
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_next_attempt_waits_for_what_the_last_one_publishes() {
+    let rig = Rig::start(1, settings());
+    rig.send("key", "1");
+    rig.settle().await;
+    rig.store.silence(&[Silent::Commit]);
+    let attempt = rig.puppet.only();
+    attempt.write(counter(), b"1").unwrap();
+    let publication = tokio::spawn(attempt.publish("counter".into()).unwrap());
+    rig.settle().await;
+    rig.end_only(failed(FailureClass::Transient)).await;
+    sleep(ms(10_000)).await;
+    assert!(rig.puppet.places().is_empty());
+
+    rig.store.speak();
+    publication.await.unwrap().unwrap();
+    sleep(ms(100)).await;
+    let next = rig.puppet.only();
+    assert_eq!(
+        next.read(&counter()),
+        Ok(Some(bytes::Bytes::from_static(b"1")))
+    );
+}

@@ -144,3 +144,16 @@ async fn another_member_waits_for_the_answer_to_a_revocation() {
     let handled = i64::try_from(cancelled.len()).unwrap();
     assert_eq!(first.committed(moved), Some(handled));
 }
+
+#[tokio::test(start_paused = true)]
+async fn no_handler_starts_after_a_revocation_however_late_its_ledger_comes() {
+    let rig = Rig::start(1, settings());
+    rig.store.silence(&[Silent::Hydrate]);
+    rig.send("key", "1");
+    rig.settle().await;
+    rig.handle.shutdown(settings().shutdown_timeout);
+    rig.settle().await;
+    rig.store.speak();
+    rig.task.await.unwrap().unwrap();
+    assert!(rig.puppet.started.lock().is_empty());
+}

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -223,7 +224,8 @@ pub(super) enum Silent {
 #[derive(Default)]
 pub(super) struct TestStore {
     memory: MemoryStore,
-    pub(super) silent: Mutex<BTreeSet<Silent>>,
+    silent: Mutex<BTreeSet<Silent>>,
+    speaks: Notify,
     pub(super) refuses: AtomicBool,
     pub(super) hydrations: AtomicUsize,
 }
@@ -234,6 +236,12 @@ impl TestStore {
         self.silent.lock().extend(calls);
     }
 
+    /// Answers everything, also what it was asked before.
+    pub(super) fn speak(&self) {
+        self.silent.lock().clear();
+        self.speaks.notify_waiters();
+    }
+
     /// Has somebody else claim a partition.
     pub(super) fn steal(&self, number: i32) {
         let name = ledger_partition(number);
@@ -242,8 +250,8 @@ impl TestStore {
     }
 
     async fn unless_silent(&self, call: Silent) {
-        if self.silent.lock().contains(&call) {
-            pending::<()>().await;
+        while self.silent.lock().contains(&call) {
+            self.speaks.notified().await;
         }
     }
 }
