@@ -55,7 +55,7 @@ pub(crate) async fn describe(
         .cloned()
         .collect();
     named.iter().try_for_each(|topic| check_topic(topic))?;
-    let health = Arc::new(Health::default());
+    let health = Health::of("admin client");
     let context = QuietContext(Arc::clone(&health));
     let client: BaseConsumer<QuietContext> = config
         .create_with_context(context)

@@ -81,8 +81,8 @@ impl Loader {
     pub fn new(options: KafkaOptions, group_id: Arc<str>) -> Self {
         Self {
             options,
+            health: Health::of(format!("loader of {group_id}")),
             group_id,
-            health: Arc::new(Health::default()),
             state: Mutex::default(),
         }
     }
