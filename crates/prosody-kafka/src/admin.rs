@@ -56,7 +56,7 @@ pub(crate) async fn describe(
         .collect();
     named.iter().try_for_each(|topic| check_topic(topic))?;
     let servers = config.get("bootstrap.servers").unwrap_or_default();
-    let health = Arc::new(Health::new(servers));
+    let health = Health::of("admin client", servers);
     let context = QuietContext(Arc::clone(&health));
     let client: BaseConsumer<QuietContext> = config
         .create_with_context(context)

@@ -1,6 +1,7 @@
 //! What librdkafka reports: log lines, and errors that are told once.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,8 @@ const REMEMBERED_MAX: usize = 1_000;
 /// The state of one client's connections, as far as its errors tell.
 #[derive(Debug)]
 pub(crate) struct Health {
+    /// Whose connections they are, for the log.
+    client: String,
     /// Where the brokers are said to be.
     servers: String,
     /// Whether anything is remembered in `state` that an answer would change.
@@ -37,12 +40,13 @@ struct State {
 
 impl Health {
     /// Nothing is known yet of the brokers there.
-    pub fn new(servers: &str) -> Self {
-        Self {
-            servers: servers.to_owned(),
+    pub fn of(client: impl Into<String>, servers: impl Into<String>) -> Arc<Self> {
+        Arc::new(Self {
+            client: client.into(),
+            servers: servers.into(),
             troubled: AtomicBool::new(false),
             state: Mutex::default(),
-        }
+        })
     }
 
     /// Takes one error from librdkafka's error callback.
@@ -56,7 +60,7 @@ impl Health {
                 if !state.down {
                     state.down = true;
                     let last = state.last.clone().unwrap_or_default();
-                    warn!("no broker can be reached: {last}");
+                    warn!("{}: no broker can be reached: {last}", self.client);
                 }
             }
             Some(
@@ -71,10 +75,10 @@ impl Health {
                 state.last = Some(reason.to_owned());
                 // "host:port/id: Connect to … failed": one line for each broker and kind.
                 let broker = reason.split(": ").next().unwrap_or_default();
-                state.tell(format!("{code:?} {broker}"), reason);
+                self.tell(&mut state, format!("{code:?} {broker}"), reason);
             }
             Some(RDKafkaErrorCode::Fatal | RDKafkaErrorCode::PartitionEOF) => {}
-            _ => state.tell(reason.to_owned(), reason),
+            _ => self.tell(&mut state, reason.to_owned(), reason),
         }
     }
 
@@ -88,13 +92,25 @@ impl Health {
         state.last = None;
         if std::mem::take(&mut state.down) {
             state.told.clear();
-            info!("the cluster answers again");
+            info!("{}: the cluster answers again", self.client);
         }
     }
 
     /// Tells something once, and again only after a while.
     pub fn warn_once(&self, text: &str) {
-        self.state.lock().tell(text.to_owned(), text);
+        self.tell(&mut self.state.lock(), text.to_owned(), text);
+    }
+
+    fn tell(&self, state: &mut State, key: String, text: &str) {
+        let now = Instant::now();
+        if state.told.len() >= REMEMBERED_MAX {
+            state.told.clear();
+        }
+        let known = state.told.get(&key);
+        if known.is_none_or(|told| now.duration_since(*told) > REPEAT_AFTER) {
+            state.told.insert(key, now);
+            warn!("{}: {text}", self.client);
+        }
     }
 
     /// The last thing that is known of the connections.
@@ -104,20 +120,6 @@ impl Health {
             .last
             .clone()
             .unwrap_or_else(|| format!("{}: no error was reported", self.servers))
-    }
-}
-
-impl State {
-    fn tell(&mut self, key: String, text: &str) {
-        let now = Instant::now();
-        if self.told.len() >= REMEMBERED_MAX {
-            self.told.clear();
-        }
-        let known = self.told.get(&key);
-        if known.is_none_or(|told| now.duration_since(*told) > REPEAT_AFTER) {
-            self.told.insert(key, now);
-            warn!("{text}");
-        }
     }
 }
 

@@ -79,11 +79,11 @@ impl Request {
 
 impl Loader {
     pub fn new(options: KafkaOptions, group_id: Arc<str>) -> Self {
-        let health = Arc::new(Health::new(&options.bootstrap_servers.join(",")));
+        let servers = options.bootstrap_servers.join(",");
         Self {
             options,
+            health: Health::of(format!("loader of {group_id}"), servers),
             group_id,
-            health,
             state: Mutex::default(),
         }
     }

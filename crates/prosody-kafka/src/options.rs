@@ -246,3 +246,62 @@ fn log_level(debug: bool) -> RDKafkaLogLevel {
         RDKafkaLogLevel::Warning
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(properties: &[(&str, &str)]) -> KafkaOptions {
+        let mut options = KafkaOptions::new(vec!["one:1".to_owned(), "two:2".to_owned()]);
+        for (name, value) in properties {
+            options
+                .properties
+                .insert((*name).to_owned(), (*value).to_owned());
+        }
+        options
+    }
+
+    #[test]
+    fn the_users_properties_go_over_our_defaults() {
+        let config = options(&[("auto.offset.reset", "latest")]).for_member("group");
+        assert_eq!(config.get("bootstrap.servers"), Some("one:1,two:2"));
+        assert_eq!(config.get("auto.offset.reset"), Some("latest"));
+        assert_eq!(config.get("queued.min.messages"), Some("20000"));
+        assert_eq!(
+            config.get("partition.assignment.strategy"),
+            Some("cooperative-sticky")
+        );
+        let config = options(&[("group.protocol", "consumer")]).for_member("group");
+        assert_eq!(config.get("partition.assignment.strategy"), None);
+    }
+
+    #[test]
+    fn another_name_of_a_property_replaces_our_default_too() {
+        let config = options(&[("delivery.timeout.ms", "7")]).for_producer();
+        assert_eq!(config.get("message.timeout.ms"), None);
+        assert_eq!(config.get("delivery.timeout.ms"), Some("7"));
+        assert_eq!(
+            options(&[]).for_producer().get("message.timeout.ms"),
+            Some("1000")
+        );
+    }
+
+    #[test]
+    fn a_fetch_holds_the_largest_message() {
+        let fetch = |properties: &[(&str, &str)]| {
+            let config = options(properties).for_member("group");
+            let get = |name| config.get(name).map(str::to_owned);
+            (get("fetch.max.bytes"), get("receive.message.max.bytes"))
+        };
+        let text = |text: &str| Some(text.to_owned());
+        assert_eq!(fetch(&[]), (text("8388608"), None));
+        assert_eq!(
+            fetch(&[("message.max.bytes", "20000000")]),
+            (text("20000000"), None)
+        );
+        let large = fetch(&[("message.max.bytes", "200000000")]);
+        assert_eq!(large, (text("200000000"), text("200000512")));
+        let own = fetch(&[("fetch.max.bytes", "1000000000")]);
+        assert_eq!(own, (text("1000000000"), text("1000000512")));
+    }
+}

@@ -87,7 +87,7 @@ struct Sent(oneshot::Sender<Outcome>);
 impl KafkaProducer {
     /// Makes the client and starts its poll thread. Nothing is waited for.
     pub fn new(options: &KafkaOptions) -> Result<Self, LogError> {
-        let health = Arc::new(Health::new(&options.bootstrap_servers.join(",")));
+        let health = Health::of("producer", options.bootstrap_servers.join(","));
         let context = SendContext {
             limit: options.send_timeout,
             health: Arc::clone(&health),

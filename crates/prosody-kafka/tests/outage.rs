@@ -7,6 +7,7 @@
 
 mod common;
 
+use std::net::TcpListener;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -15,11 +16,38 @@ use prosody_core::log::{Cluster, LogError, SendError};
 use prosody_core::record::TopicPartition;
 use prosody_kafka::{KafkaCluster, KafkaOptions};
 
-const PORT: &str = "19492";
+/// A broker of this test's own.
+struct Broker {
+    script: String,
+    dir: String,
+    port: String,
+}
 
-fn kafka(script: &str, arguments: &[&str]) {
-    let status = Command::new(script).args(arguments).status().unwrap();
-    assert!(status.success(), "{arguments:?}");
+impl Broker {
+    fn up(&self) {
+        let status = Command::new(&self.script)
+            .args(["up", &self.dir, &self.port])
+            .status()
+            .unwrap();
+        assert!(status.success());
+    }
+
+    fn kill(&self) {
+        let status = Command::new(&self.script)
+            .args(["kill", &self.dir])
+            .status()
+            .unwrap();
+        assert!(status.success());
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ = Command::new(&self.script)
+            .args(["kill", &self.dir])
+            .output();
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
 }
 
 #[tokio::test]
@@ -28,12 +56,20 @@ async fn a_broker_that_crashes_is_waited_for() {
         println!("skipped: PROSODY_TEST_KAFKA is not set (services/kafka.sh)");
         return;
     };
+    common::log();
     let dir = std::env::temp_dir()
         .join(unique("kafka"))
         .display()
         .to_string();
-    let broker = format!("127.0.0.1:{PORT}");
-    kafka(&script, &["up", &dir, PORT]);
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let broker = format!("127.0.0.1:{port}");
+    let port = port.to_string();
+    let kafka = Broker { script, dir, port };
+    kafka.up();
     let topic = topic(&broker, 1).await;
     let partition = TopicPartition::new(topic.clone(), 0);
     let patient = cluster(&broker, &[]);
@@ -51,7 +87,7 @@ async fn a_broker_that_crashes_is_waited_for() {
         .await
         .unwrap();
 
-    kafka(&script, &["kill", &dir]);
+    kafka.kill();
     let begin = Instant::now();
     let commit = member
         .log
@@ -79,7 +115,7 @@ async fn a_broker_that_crashes_is_waited_for() {
         .unwrap()
         .send(outgoing(&topic, "key", "patient"));
 
-    kafka(&script, &["up", &dir, PORT]);
+    kafka.up();
     waiting.await.unwrap();
     let last = |member: &Member| {
         member
@@ -112,7 +148,7 @@ async fn a_broker_that_crashes_is_waited_for() {
     assert!(member.lost.is_empty() && member.failed.is_none());
 
     // And a close with the broker gone ends within its limit.
-    kafka(&script, &["kill", &dir]);
+    kafka.kill();
     let begin = Instant::now();
     member.log.close(Duration::from_secs(1)).await;
     assert!(
@@ -120,5 +156,4 @@ async fn a_broker_that_crashes_is_waited_for() {
         "{:?}",
         begin.elapsed()
     );
-    let _ = std::fs::remove_dir_all(&dir);
 }

@@ -229,3 +229,65 @@ impl Assignment {
             .get_mut(&partition.partition)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use prosody_core::record::TopicId;
+
+    use super::*;
+
+    fn partition(topic: &str, number: i32) -> TopicPartition {
+        TopicPartition::new(topic, number)
+    }
+
+    fn described(topic: &str) -> DescribedTopic {
+        DescribedTopic {
+            name: topic.to_owned(),
+            found: Ok((TopicId(1), 4)),
+        }
+    }
+
+    fn generation(assignment: &mut Assignment, topic: &str, number: i32) -> Option<u64> {
+        assignment
+            .route(topic, number)
+            .map(|route| route.generation.0)
+    }
+
+    #[test]
+    fn a_partition_is_ours_when_its_topic_is_described() {
+        let mut assignment = Assignment::default();
+        assignment.add_undescribed(vec![partition("a", 0), partition("b", 0)]);
+        assert_eq!(generation(&mut assignment, "a", 0), None);
+        assert_eq!(assignment.take_described(&[described("a")]).len(), 1);
+        assert_eq!(assignment.take_described(&[described("a")]).len(), 0);
+        assert_eq!(assignment.take_described(&[described("b")]).len(), 1);
+        assert_eq!(generation(&mut assignment, "a", 0), Some(1));
+        assert_eq!(generation(&mut assignment, "b", 0), Some(2));
+        assert_eq!(generation(&mut assignment, "a", 1), None);
+    }
+
+    #[test]
+    fn what_is_revoked_before_it_is_described_never_comes() {
+        let mut assignment = Assignment::default();
+        assignment.add_undescribed(vec![partition("a", 0), partition("a", 1)]);
+        assert_eq!(assignment.owned_of(vec![partition("a", 0)]), []);
+        let assigned = assignment.take_described(&[described("a")]);
+        assert_eq!(assigned.len(), 1);
+        assert_eq!(assigned[0].topic_partition, partition("a", 1));
+    }
+
+    #[test]
+    fn a_revocation_ends_when_all_of_it_is_given_up() {
+        let mut assignment = Assignment::default();
+        let both = vec![partition("a", 0), partition("a", 1)];
+        assignment.add_undescribed(both.clone());
+        assignment.take_described(&[described("a")]);
+        assert_eq!(assignment.give_up(&both), None);
+        assignment.revoke(&both);
+        assert_eq!(generation(&mut assignment, "a", 0), None);
+        assert_eq!(assignment.give_up(&both[..1]), None);
+        assert_eq!(assignment.give_up(&both[1..]), Some(both.clone()));
+        assignment.remove(&both);
+        assert_eq!(assignment.owned_of(both), []);
+    }
+}

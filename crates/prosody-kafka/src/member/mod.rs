@@ -84,7 +84,8 @@ impl KafkaMember {
             .try_for_each(|topic| check_topic(topic))?;
         let group = CString::new(&*membership.group_id)
             .map_err(|_| LogError::Refused("group_id contains a NUL byte".to_owned()))?;
-        let health = Arc::new(Health::new(&options.bootstrap_servers.join(",")));
+        let servers = options.bootstrap_servers.join(",");
+        let health = Health::of(format!("consumer of {}", membership.group_id), servers);
         let consumer = consumer(&options.for_member(&membership.group_id), &health)?;
         let topics: Vec<&str> = membership.topics.iter().map(String::as_str).collect();
         consumer

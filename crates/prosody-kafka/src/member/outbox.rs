@@ -144,6 +144,8 @@ impl Outbox {
     pub fn end(&self) {
         let mut state = self.state.lock();
         state.batches.clear();
+        state.records = 0;
+        state.bytes = 0;
         state.held.clear();
         state.owned.clear();
         state.ended = true;
@@ -262,6 +264,113 @@ impl State {
             self.owned.remove(partition);
             self.paused.remove(partition);
             self.held.remove(partition);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::panic)]
+mod tests {
+    use prosody_core::record::{Headers, TopicId};
+
+    use super::*;
+
+    fn partition(number: i32) -> TopicPartition {
+        TopicPartition::new("topic", number)
+    }
+
+    fn record(number: i32, offset: i64) -> Record {
+        Record {
+            topic_partition: partition(number),
+            generation: Generation(1),
+            offset,
+            leader_epoch: 0,
+            timestamp_ms: 0,
+            key: None,
+            payload: None,
+            headers: Headers::default(),
+        }
+    }
+
+    fn outbox() -> Outbox {
+        let outbox = Outbox::new(Arc::default());
+        let assigned = |number| Assigned {
+            topic_partition: partition(number),
+            generation: Generation(1),
+            topic_id: TopicId(1),
+            partition_count: 2,
+        };
+        outbox.assigned(vec![assigned(0), assigned(1)]);
+        assert!(matches!(
+            outbox.take_now(Intake::Open),
+            Some(LogEvent::Assigned(_))
+        ));
+        outbox
+    }
+
+    fn offsets(outbox: &Outbox) -> Vec<(i32, i64)> {
+        let mut all = Vec::new();
+        while let Some(event) = outbox.take_now(Intake::Open) {
+            let LogEvent::Records(records) = event else {
+                panic!("{event:?}")
+            };
+            let name = |record: &Record| (record.topic_partition.partition, record.offset);
+            all.extend(records.iter().map(name));
+        }
+        all
+    }
+
+    #[test]
+    fn what_is_held_back_comes_before_what_follows() {
+        let outbox = outbox();
+        outbox.add_records(vec![record(0, 0), record(1, 0)], 2);
+        assert_eq!(outbox.pause(&[partition(0), partition(7)]), [partition(0)]);
+        outbox.add_records(vec![record(0, 1), record(1, 1)], 2);
+        assert_eq!(offsets(&outbox), [(1, 0), (1, 1)]);
+        outbox.add_records(vec![record(0, 2)], 1);
+        outbox.resume(&[partition(0)]);
+        assert_eq!(offsets(&outbox), [(0, 0), (0, 1), (0, 2)]);
+        let state = outbox.state.lock();
+        assert_eq!((state.records, state.bytes), (0, 0));
+    }
+
+    #[test]
+    fn a_revocation_overtakes_records_and_drops_those_of_its_partitions() {
+        let outbox = outbox();
+        outbox.add_records(vec![record(0, 0), record(1, 0)], 2);
+        outbox.pause(&[partition(0)]);
+        outbox.revoked(vec![partition(0)]);
+        assert!(matches!(
+            outbox.take_now(Intake::Open),
+            Some(LogEvent::Revoked(_))
+        ));
+        assert_eq!(offsets(&outbox), [(1, 0)]);
+        outbox.given_up(&[partition(0)]);
+        outbox.resume(&[partition(0)]);
+        assert_eq!(offsets(&outbox), []);
+        assert_eq!(outbox.generation(&partition(0)), Generation(0));
+        assert_eq!(outbox.generation(&partition(1)), Generation(1));
+    }
+
+    #[test]
+    fn it_is_full_after_some_records_and_ends_for_good() {
+        let outbox = outbox();
+        assert!(outbox.has_room() && outbox.is_low());
+        for offset in 0..4096 {
+            outbox.add_records(vec![record(0, offset)], 1);
+        }
+        assert!(!outbox.has_room() && !outbox.is_low());
+        outbox.failed(LogError::Refused("why".to_owned()));
+        outbox.end();
+        assert!(matches!(
+            outbox.take_now(Intake::Open),
+            Some(LogEvent::Failed(LogError::Refused(_)))
+        ));
+        for _ in 0..2 {
+            assert!(matches!(
+                outbox.take_now(Intake::Open),
+                Some(LogEvent::Failed(LogError::Ended))
+            ));
         }
     }
 }

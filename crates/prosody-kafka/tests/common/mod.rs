@@ -29,16 +29,20 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The broker's address; prints why a test is skipped if there is none.
 pub fn broker() -> Option<String> {
-    if std::env::var_os("PROSODY_TEST_LOG").is_some() {
-        let _ = tracing_subscriber::fmt()
-            .with_max_level(tracing::Level::DEBUG)
-            .try_init();
-    }
+    log();
     let broker = std::env::var("PROSODY_TEST_BROKER").ok();
     if broker.is_none() {
         println!("skipped: PROSODY_TEST_BROKER is not set (services/kafka.sh up DIR PORT)");
     }
     broker
+}
+
+/// Prints log lines if `PROSODY_TEST_LOG` is set.
+pub fn log() {
+    if std::env::var_os("PROSODY_TEST_LOG").is_some() {
+        let level = tracing::Level::DEBUG;
+        let _ = tracing_subscriber::fmt().with_max_level(level).try_init();
+    }
 }
 
 /// A name that no other test uses.
