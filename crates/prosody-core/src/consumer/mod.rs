@@ -45,12 +45,15 @@ use errand::Errand;
 use handover::Handover;
 use partition::{Load, Partition};
 
-/// Records that may wait in all buffers together before no more are taken, as long as no partition
-/// is without.
+/// Records that may wait in all buffers together before no more are taken.
 const FED_RECORDS: usize = 4_096;
 
 /// The same in bytes.
-const FED_BYTES: usize = 16 * 1024 * 1024;
+const FED_BYTES: usize = 8 * 1024 * 1024;
+
+/// How long records of all partitions wait because of those that have many. A pause throws away
+/// what the client has fetched ahead, so partitions that are worked off sooner are never paused.
+const UNFED_MAX: Duration = Duration::from_millis(500);
 
 /// What leaving the group may take; it goes on in the background after that.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
@@ -109,6 +112,8 @@ pub struct Consumer {
     /// Ended assignments some of whose handlers still run.
     departed: Vec<Arc<Assignment>>,
     load: Load,
+    /// Since when much is waiting although some partitions have nothing.
+    unfed_since: Option<Instant>,
     journeys: FuturesUnordered<BoxFuture<'static, (Arc<Event>, Ending)>>,
     errands: FuturesUnordered<BoxFuture<'static, Errand>>,
     commit_at: Instant,
@@ -156,6 +161,7 @@ impl Consumer {
             partitions: HashMap::default(),
             departed: Vec::new(),
             load: Load::default(),
+            unfed_since: None,
             journeys: FuturesUnordered::new(),
             errands: FuturesUnordered::new(),
             commit_at: now + settings.commit_interval,
@@ -187,6 +193,7 @@ impl Consumer {
                 Wake::Errand(errand) => self.errand_done(errand),
                 Wake::Time => {}
             }
+            self.pause_if_due();
             self.commit_if_due();
             self.advance_handover();
             self.report_stalls();
@@ -229,22 +236,55 @@ impl Consumer {
         }
     }
 
-    fn next_time(&self) -> Instant {
+    fn next_time(&mut self) -> Instant {
+        let pause = self.pause_at();
         let handover = self.handover.as_ref().and_then(Handover::wake_at);
         let commit = (!self.commit_in_flight).then_some(self.commit_at);
-        let times = [handover, commit, self.closing, Some(self.stalls_at)];
+        let times = [pause, handover, commit, self.closing, Some(self.stalls_at)];
         times.into_iter().flatten().min().unwrap_or(self.stalls_at)
     }
 
-    /// While every partition has records waiting, taking more would only move them from the
-    /// client's buffers into ours.
+    /// While much is waiting, taking more would only move it from the client's buffers into ours.
     fn intake(&self) -> Intake {
-        let full = self.load.records >= FED_RECORDS || self.load.bytes >= FED_BYTES;
-        if full && self.load.fed >= self.partitions.len() {
+        if self.is_full() {
             Intake::Closed
         } else {
             Intake::Open
         }
+    }
+
+    fn is_full(&self) -> bool {
+        self.load.records >= FED_RECORDS || self.load.bytes >= FED_BYTES
+    }
+
+    /// When the partitions that have much waiting are paused, for the sake of those without.
+    fn pause_at(&mut self) -> Option<Instant> {
+        let somebody_waits = self.load.fed < self.partitions.len();
+        if !(self.is_full() && somebody_waits) {
+            self.unfed_since = None;
+            return None;
+        }
+        Some(*self.unfed_since.get_or_insert_with(Instant::now) + UNFED_MAX)
+    }
+
+    fn pause_if_due(&mut self) {
+        if self.pause_at().is_none_or(|at| Instant::now() < at) {
+            return;
+        }
+        let holders = (self.load.fed - self.load.paused).max(1);
+        let share = self.load.bytes / holders / 2;
+        let mut heavy: Vec<_> = self.partitions.iter_mut().collect();
+        heavy.retain(|(_, partition)| partition.load().bytes >= share.max(1));
+        let mut names = Vec::new();
+        for (topic_partition, partition) in heavy {
+            let before = partition.load();
+            partition.pause();
+            self.load.replace(before, partition.load());
+            names.push(topic_partition.clone());
+        }
+        names.sort();
+        self.unfed_since = None;
+        self.log.pause(&names);
     }
 
     fn take(&mut self, records: Vec<Record>) {
@@ -297,12 +337,13 @@ impl Consumer {
                     .note(partition.tracker.oldest_unfinished());
             }
         }
-        self.load.replace(before, partition.load());
-        if partition.must_pause() {
+        if partition.must_pause_again() {
+            partition.pause();
             self.log.pause(std::slice::from_ref(topic_partition));
         } else if partition.may_resume() {
             self.log.resume(std::slice::from_ref(topic_partition));
         }
+        self.load.replace(before, partition.load());
     }
 
     fn take_endings(&mut self, event: &Event, ending: Ending) {

@@ -12,22 +12,16 @@ use super::assignment::Assignment;
 use super::status::Progress;
 use super::tracker::OffsetTracker;
 
-/// Records that may wait before delivery of the partition is paused. Wide apart from
-/// [`RESUME_RECORDS`], since a pause throws away what the client has fetched ahead.
-const PAUSE_RECORDS: usize = 4_096;
-const RESUME_RECORDS: usize = 1_024;
-
-/// The same in bytes.
-const PAUSE_BYTES: usize = 4 * 1024 * 1024;
-const RESUME_BYTES: usize = 1024 * 1024;
-
 /// What waits in the buffers of partitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Load {
+    /// Records and bytes of partitions whose delivery is not paused.
     pub(crate) records: usize,
     pub(crate) bytes: usize,
     /// Partitions that have at least one record.
     pub(crate) fed: usize,
+    /// Those of them whose delivery is paused.
+    pub(crate) paused: usize,
 }
 
 impl Load {
@@ -36,7 +30,18 @@ impl Load {
         self.records = self.records - before.records + after.records;
         self.bytes = self.bytes - before.bytes + after.bytes;
         self.fed = self.fed - before.fed + after.fed;
+        self.paused = self.paused - before.paused + after.paused;
     }
+}
+
+/// Whether records of a partition are delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Delivery {
+    Open,
+    /// Paused when so many records were waiting.
+    Paused(usize),
+    /// Open again after a pause. It will not take more than then without another one.
+    Resumed(usize),
 }
 
 /// One assigned partition.
@@ -52,7 +57,7 @@ pub(crate) struct Partition {
     pub(crate) travelling: usize,
     buffer: VecDeque<Record>,
     buffer_bytes: usize,
-    paused: bool,
+    delivery: Delivery,
     /// Per key with a journey under way, the events that wait behind it.
     queues: HashMap<Key, VecDeque<Arc<Event>>, foldhash::fast::RandomState>,
 }
@@ -68,16 +73,25 @@ impl Partition {
             travelling: 0,
             buffer: VecDeque::new(),
             buffer_bytes: 0,
-            paused: false,
+            delivery: Delivery::Open,
             queues: HashMap::default(),
         }
     }
 
     pub(crate) fn load(&self) -> Load {
+        let fed = usize::from(!self.buffer.is_empty());
+        if matches!(self.delivery, Delivery::Paused(_)) {
+            return Load {
+                fed,
+                paused: fed,
+                ..Load::default()
+            };
+        }
         Load {
             records: self.buffer.len(),
             bytes: self.buffer_bytes,
-            fed: usize::from(!self.buffer.is_empty()),
+            fed,
+            paused: 0,
         }
     }
 
@@ -97,20 +111,30 @@ impl Partition {
         Some(record)
     }
 
-    /// Whether delivery is to be paused now.
-    pub(crate) fn must_pause(&mut self) -> bool {
-        let full = self.buffer.len() >= PAUSE_RECORDS || self.buffer_bytes >= PAUSE_BYTES;
-        let change = full && !self.paused;
-        self.paused |= change;
-        change
+    /// Notes that delivery is paused now.
+    pub(crate) fn pause(&mut self) {
+        self.delivery = Delivery::Paused(self.buffer.len());
     }
 
-    /// Whether delivery is to be resumed now.
+    /// Whether a partition that was paused before has as many records waiting again.
+    pub(crate) fn must_pause_again(&self) -> bool {
+        matches!(self.delivery, Delivery::Resumed(limit) if self.buffer.len() >= limit)
+    }
+
+    /// Whether delivery is to be resumed now: half of what was there is worked off, which leaves
+    /// enough for the time until the client has fetched more.
     pub(crate) fn may_resume(&mut self) -> bool {
-        let low = self.buffer.len() <= RESUME_RECORDS && self.buffer_bytes <= RESUME_BYTES;
-        let change = low && self.paused;
-        self.paused &= !change;
-        change
+        match self.delivery {
+            Delivery::Paused(limit) if self.buffer.len() <= limit / 2 => {
+                self.delivery = Delivery::Resumed(limit);
+                true
+            }
+            Delivery::Resumed(_) if self.buffer.is_empty() => {
+                self.delivery = Delivery::Open;
+                false
+            }
+            _ => false,
+        }
     }
 
     /// Puts an event in its key's queue. It comes back if nothing of its key is under way: then

@@ -31,6 +31,8 @@ const HELD_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The caller may take nothing for this long before all partitions are paused. Pausing throws away
 /// what librdkafka has fetched, so a caller that is merely slow must not get there.
 const HELD_MAX: Duration = Duration::from_secs(5);
+/// How long the request that wakes a connection after a resume may hold up the poll thread.
+const RESUME_WAKE_LIMIT: Duration = Duration::from_millis(1);
 /// How long a description of topics is waited for.
 const DESCRIBE_LIMIT: Duration = Duration::from_secs(5);
 /// Between two attempts to describe the topics of an assignment.
@@ -210,8 +212,16 @@ impl Worker<'_> {
     }
 
     fn resume_native(&self, partitions: &[TopicPartition]) {
-        if !partitions.is_empty() {
-            log_failure("resume", &self.consumer.resume(&to_native(partitions)));
+        if partitions.is_empty() {
+            return;
+        }
+        log_failure("resume", &self.consumer.resume(&to_native(partitions)));
+        for TopicPartition { topic, partition } in partitions {
+            // The thread of the leader's connection sleeps for up to a second and is not woken by a
+            // resume; any request to the leader wakes it. The answer does not matter.
+            let _ = self
+                .consumer
+                .fetch_watermarks(topic, *partition, RESUME_WAKE_LIMIT);
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use tokio::time::sleep;
+
 use super::rig::*;
 use crate::outcome::Outcome;
 
@@ -30,6 +32,8 @@ async fn a_full_partition_does_not_hold_up_others() {
             rig.puppet.end(&attempt, Outcome::Success);
         }
     }
+    // As soon as the other one has nothing waiting, the stuck one is paused after a while.
+    sleep(ms(600)).await;
     rig.settle().await;
     assert_eq!(rig.committed(1 - stuck), Some(elsewhere));
     assert_eq!(rig.committed(stuck), Some(0));
@@ -40,6 +44,7 @@ async fn a_full_partition_does_not_hold_up_others() {
     assert_eq!(rig.committed(stuck), Some(0));
     rig.puppet.end(&open[0], Outcome::Success);
     rig.puppet.end(&open[2], Outcome::Success);
+    sleep(ms(600)).await;
     rig.settle().await;
     assert_eq!(rig.committed(stuck), Some(20_001 - elsewhere));
 }
