@@ -7,8 +7,7 @@
 
 mod common;
 
-use std::net::TcpListener;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Member, cluster, outgoing, send_numbers, topic, unique};
@@ -25,11 +24,17 @@ struct Broker {
 
 impl Broker {
     fn up(&self) {
-        let status = Command::new(&self.script)
+        let mut up = Command::new(&self.script);
+        // The broker keeps the script's output open: only its errors are taken.
+        let log = std::fs::File::create(format!("{}.log", self.dir)).unwrap();
+        let status = up
             .args(["up", &self.dir, &self.port])
-            .status()
-            .unwrap();
-        assert!(status.success());
+            .stdout(Stdio::null())
+            .stderr(log)
+            .status();
+        let told = std::fs::read_to_string(format!("{}.log", self.dir)).unwrap();
+        let _ = std::fs::remove_file(format!("{}.log", self.dir));
+        assert!(status.unwrap().success(), "{told}");
     }
 
     fn kill(&self) {
@@ -61,13 +66,9 @@ async fn a_broker_that_crashes_is_waited_for() {
         .join(unique("kafka"))
         .display()
         .to_string();
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    // Two ports below those that outgoing connections take.
+    let port = (20_000 + std::process::id() % 6_000 * 2).to_string();
     let broker = format!("127.0.0.1:{port}");
-    let port = port.to_string();
     let kafka = Broker { script, dir, port };
     kafka.up();
     let topic = topic(&broker, 1).await;
