@@ -91,7 +91,8 @@ impl Journey {
     }
 
     pub(crate) fn forget(&self, assignment: &Assignment) {
-        self.ledgers.forget(assignment.generation());
+        self.ledgers
+            .forget(assignment.generation(), assignment.topic_partition());
     }
 
     /// Steps 2 and 3. `None`: filtered out, done without a trace.

@@ -104,7 +104,9 @@ impl LedgerCache {
     }
 
     /// Forgets what an assignment has read.
-    pub(crate) fn forget(&self, generation: Generation) {
-        self.ledgers.retain(|name, _| name.generation != generation);
+    pub(crate) fn forget(&self, generation: Generation, topic_partition: &TopicPartition) {
+        self.ledgers.retain(|name, _| {
+            name.generation != generation || name.topic_partition != *topic_partition
+        });
     }
 }
