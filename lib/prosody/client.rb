@@ -17,7 +17,9 @@ module Prosody
     EXIT_SECONDS = 4.0
     # For the reactor's thread to end after its handlers have.
     REACTOR_SECONDS = 0.02
-    private_constant :EXIT_SECONDS, :REACTOR_SECONDS
+    # For a start that was interrupted to come to its end.
+    ABANDON_SECONDS = 1.0
+    private_constant :EXIT_SECONDS, :REACTOR_SECONDS, :ABANDON_SECONDS
 
     @running = {}
     @running_mutex = Mutex.new
@@ -41,9 +43,13 @@ module Prosody
       def shut_down_all
         return unless @at_exit_process == Process.pid
 
-        clients = @running.keys
-        clients.map { |client| Thread.new { client.__send__(:stop, EXIT_SECONDS) } }.each(&:join)
-        Bridge.flush_log
+        ProcessEnd.begin
+        # A handler, or somebody at the keyboard, may ask for the end once more; it comes soon enough.
+        Thread.handle_interrupt(SystemExit => :never, SignalException => :never) do # steep:ignore UnexpectedBlockGiven
+          clients = @running.keys
+          clients.map { |client| Thread.new { client.__send__(:stop, EXIT_SECONDS) } }.each(&:join)
+          Bridge.flush_log
+        end
       end
     end
 
@@ -60,6 +66,7 @@ module Prosody
       @settings = settings
       @native = Native::Client.new(settings)
       @collections = settings.fetch(:state_collections)
+      @lifecycle = Mutex.new
     end
 
     # Sends a message and waits until the brokers have it (all in-sync replicas).
@@ -98,20 +105,19 @@ module Prosody
     def subscribe(handler)
       check_subscription
       check_handler(handler)
-      reactor = Reactor.new(handler, @collections).start
+      reactor = reserve(Reactor.new(handler, @collections))
       begin
+        reactor.start
         Bridge.await(@native.subscribe(reactor.native))
+        subscribed = true
       rescue Error, ArgumentError
-        reactor.close(REACTOR_SECONDS)
+        release(reactor)
+        reactor = nil
         raise
-      rescue Exception # standard:disable Lint/RescueException
-        # Interrupted: the start goes on without us, unless it is told to end. Nobody waits for that.
-        @native.unsubscribe(0.0)
-        reactor.close(REACTOR_SECONDS)
-        raise
+      ensure
+        # Interrupted, by Timeout or a kill: the start goes on without us, unless it is told to end.
+        stop_in_background(reactor, 0.0).join(ABANDON_SECONDS) if reactor && !subscribed
       end
-      @reactor = reactor
-      Client.running(self, reactor)
       nil
     end
 
@@ -167,18 +173,59 @@ module Prosody
 
     private
 
-    def stop(limit)
-      was_running = Bridge.await(@native.unsubscribe(limit))
-      return unless was_running
+    # The reactor is ours from before the native side starts until after it has stopped, so that nobody can start
+    # another one meanwhile, however the calls are interrupted.
+    def reserve(reactor)
+      # Raises in a forked child, whatever the parent was doing.
+      @native.consumer_state
+      @lifecycle.synchronize do
+        if @reactor
+          raise ArgumentError, "client is subscribed already, or has not stopped yet: `unsubscribe` first, or make another client"
+        end
 
-      reactor, @reactor = @reactor, nil
-      reactor&.close(REACTOR_SECONDS)
-      Client.running(self, nil)
+        @reactor = reactor
+      end
+      Client.running(self, reactor)
+      reactor
+    end
+
+    def release(reactor)
+      reactor.close(REACTOR_SECONDS)
+      @lifecycle.synchronize do
+        next unless @reactor.equal?(reactor)
+
+        @reactor = nil
+        Client.running(self, nil)
+      end
+    end
+
+    def stop(limit)
+      return Bridge.await(@native.unsubscribe(limit)) unless (reactor = @reactor)
+
+      begin
+        Bridge.await(@native.unsubscribe(limit))
+        release(reactor)
+        reactor = nil
+      rescue Error
+        # Made in another process.
+        reactor = nil
+        raise
+      ensure
+        # Interrupted: it goes on, and the handlers' thread ends with it.
+        stop_in_background(reactor, limit) if reactor
+      end
+    end
+
+    def stop_in_background(reactor, limit)
+      Thread.new do
+        Bridge.await(@native.unsubscribe(limit))
+        release(reactor)
+      end
     end
 
     def send_record(topic, key, payload, headers)
-      check_text("topic", topic)
-      check_text("key", key) unless key.nil?
+      topic = utf8("topic", topic)
+      key = utf8("key", key) unless key.nil?
       pairs = headers && header_pairs(headers)
       Bridge.await(@native.send_record(topic, key, payload, pairs, Bridge.native_reactor))
     end
@@ -189,10 +236,10 @@ module Prosody
       raise ArgumentError, "payload of a message to topic #{topic.inspect}, key #{key.inspect} cannot be sent as JSON: #{error.message}"
     end
 
-    def check_text(name, value)
-      return if value.is_a?(String)
+    def utf8(name, value)
+      raise ArgumentError, "#{name} is #{value.inspect} (#{value.class}); expected a String#{" or nil" if name == "key"}" unless value.is_a?(String)
 
-      raise ArgumentError, "#{name} is #{value.inspect} (#{value.class}); expected a String#{" or nil" if name == "key"}"
+      Conversion.utf8(value) || raise(ArgumentError, "#{name} #{value.inspect} (#{value.encoding}) is not UTF-8, and cannot be converted to it")
     end
 
     def header_pairs(headers)

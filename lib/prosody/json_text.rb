@@ -96,7 +96,7 @@ module Prosody
       plain(hash, depth)
     rescue NotRepresentable
       raise
-    rescue => error
+    rescue StandardError, ScriptError => error
       raise NotRepresentable, "#{no_form(value)} (#{error.class}: #{error.message})"
     end
     private_class_method :object

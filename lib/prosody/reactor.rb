@@ -41,6 +41,7 @@ module Prosody
       @ticks = 0
       @slice_ends = 0.0
       @closed = false
+      @collapsing = false
     end
 
     # Starts the thread.
@@ -59,6 +60,12 @@ module Prosody
     # Whether the current thread is this reactor's.
     def current?
       equal?(Reactor.current)
+    end
+
+    # Whether the scheduler is going down, for something that a handler or one of its tasks has done: other handlers
+    # are stopped with it.
+    def collapsing?
+      @collapsing
     end
 
     # Ends the thread: handlers that still run are stopped, and after `limit` seconds killed.
@@ -115,17 +122,21 @@ module Prosody
       @workers = {}
       @idle = []
       @pump_sleeps = false
+      @collapsing = false
       @rung = Async::Condition.new
       Async { |task| work(task) }
+    rescue SystemExit, SignalException => error
+      # From a task that a handler has started.
+      ProcessEnd.request(error)
     rescue Exception => error # standard:disable Lint/RescueException
-      Prosody.logger.error("the reactor's thread met #{error.class}: #{error.message}") unless @closed
+      Prosody.logger.error("a task of a handler raised #{error.class}, which ends the thread of all handlers: #{error.message}") unless @closed
     ensure
       restart unless @closed
     end
 
-    # The thread ended although nobody closed it: killed by a handler, most likely.
+    # The thread ended although nobody closed it. What it ran is handled again.
     def restart
-      Prosody.logger.error("the reactor's thread was killed, another one takes over")
+      Prosody.logger.error("the thread of the handlers has ended, another one takes over") unless ProcessEnd.begun?
       start
     end
 
@@ -134,6 +145,7 @@ module Prosody
       listener = task.async { listen }
       pump(task) until @closed
     ensure
+      @collapsing = true
       listener&.stop
       @workers.each_value(&:stop)
     end
@@ -187,7 +199,7 @@ module Prosody
       supply_timeout(scheduler) unless scheduler.respond_to?(:timeout_after)
       return unless scheduler.method(:kernel_sleep).arity == 1
 
-      scheduler.define_singleton_method(:kernel_sleep) { |seconds = nil| block(nil, seconds) }
+      scheduler.define_singleton_method(:kernel_sleep) { |seconds = nil| scheduler.block(nil, seconds) }
     end
 
     def supply_timeout(scheduler)

@@ -9,7 +9,9 @@ module Prosody
     # Where this Ruby has fiber storage.
     STORAGE = Fiber.method_defined?(:storage)
     BACKTRACE_FRAMES = 20
-    private_constant :STORAGE, :BACKTRACE_FRAMES
+    # Errors may have a `class` method of their own.
+    CLASS_OF = ::Kernel.instance_method(:class)
+    private_constant :STORAGE, :BACKTRACE_FRAMES, :CLASS_OF
 
     # @return [Native::Attempt, nil] what it runs
     attr_reader :attempt
@@ -58,13 +60,13 @@ module Prosody
       attempt.succeed
       settled = true
     rescue Async::Stop
-      attempt.stopped
+      @reactor.collapsing? ? attempt.interrupted : attempt.stopped
       settled = true
       false
     rescue SystemExit, SignalException => error
       attempt.exit
       settled = true
-      Thread.main.raise(error)
+      ProcessEnd.request(error)
       false
     rescue Exception => error # standard:disable Lint/RescueException
       report(attempt, error)
@@ -75,22 +77,19 @@ module Prosody
       attempt.stopped unless settled
     end
 
+    # Errors are strangers' code: their methods may raise, and not only a StandardError.
     def report(attempt, error)
-      frames = error.backtrace&.first(BACKTRACE_FRAMES) || []
-      attempt.fail(permanent?(error), utf8(error.class.to_s), utf8(message(error)), frames.map { |frame| utf8(frame) })
+      frames = attempted([]) { error.backtrace&.first(BACKTRACE_FRAMES) || [] }
+      permanent = attempted(false) { error.respond_to?(:permanent?) && error.permanent? }
+      message = attempted("(its message cannot be read)") { utf8(error.message.to_s) }
+      attempt.fail(permanent ? true : false, utf8(CLASS_OF.bind_call(error).to_s), message, frames.map { |frame| utf8(frame) })
     end
 
-    def permanent?(error)
-      !!(error.respond_to?(:permanent?) && error.permanent?)
-    rescue => failure
-      Prosody.logger.error("#{error.class}#permanent? raised #{failure.class}, the error counts as transient")
-      false
-    end
-
-    def message(error)
-      error.message.to_s
-    rescue => failure
-      "(its message raised #{failure.class})"
+    def attempted(otherwise)
+      yield
+    rescue Exception => failure # standard:disable Lint/RescueException
+      Prosody.logger.error("an error of a handler raised #{CLASS_OF.bind_call(failure)} when it was looked at")
+      otherwise
     end
 
     def utf8(text)

@@ -11,7 +11,7 @@ module Project
     GROUPS = [
       Group.new(name: "unit", files: "spec/unit/**/*_spec.rb"),
       Group.new(name: "mock", files: "spec/mock/**/*_spec.rb", compiled: true),
-      # The examples tagged `hostile`, again, on a store whose every call suspends and often fails.
+      # The same again, on a store whose every call suspends and often fails.
       Group.new(name: "hostile", files: "spec/mock/**/*_spec.rb", compiled: true, hostile: true),
       Group.new(name: "kafka", files: "spec/kafka/**/*_spec.rb", compiled: true, broker: true)
     ].freeze
@@ -94,7 +94,6 @@ module Project
         Dir.mktmpdir do |folder|
           summary = File.join(folder, "summary.json")
           arguments = ["--format", "progress", "--format", "json", "--out", summary, "--pattern", group.files]
-          arguments.push("--tag", "hostile") if group.hostile
           env = runtime.spec_env.merge(group.hostile ? {"PROSODY_NATIVE_VARIANT" => "hostile"} : {})
           result = Shell.run(runtime.path, "-S", "rspec", *arguments, env: env, timeout_s: GROUP_SECONDS_MAX, &without_crash_maps)
           count_rspec(name, result, summary)

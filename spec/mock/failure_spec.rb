@@ -172,6 +172,6 @@ RSpec.describe "a handler that fails", :mock do
     produce("b", "kills")
 
     expect(pops(handled, 2)).to contain_exactly("waits", "kills")
-    log.wait_for(/thread was killed, another one takes over/)
+    log.wait_for(/the thread of the handlers has ended, another one takes over/)
   end
 end

@@ -62,9 +62,10 @@ RSpec.describe "an event after another", :mock do
   it "runs on the same task where nothing was left behind" do
     tasks = Thread::Queue.new
     consume(max_concurrency: 1) { tasks << Async::Task.current }
-    5.times { produce("k", 1) }
+    20.times { produce("k", 1) }
 
-    expect(pops(tasks, 5).uniq.size).to eq(1)
+    # Another one is made when an event comes while the first has not parked yet.
+    expect(pops(tasks, 20).uniq.size).to be <= 3
   end
 
   it "may use thread variables and libraries that keep fiber-locals" do

@@ -52,8 +52,11 @@ RSpec.describe "a subscription", :mock do
       expect(refusal(consumer, handler.new)).to be_a(NameError).and have_attributes(message: /on_mesage/)
     end
 
-    it "with a pattern that cannot be" do
-      expect { consumer(subscribed_topics: "^(?=ahead)").subscribe(handler {}) }.to raise_error(Prosody::Error, /\(\?=ahead/)
+    it "with a pattern that brokers' topics are not matched by, although Ruby's are" do
+      ["^(?=ahead)", "^orders-\\d+$", "^a+?"].each do |pattern|
+        expect { consumer(subscribed_topics: pattern) }.to raise_error(ArgumentError, /POSIX extended/)
+      end
+      expect(consumer(subscribed_topics: '^orders\.[0-9]+$')).to be_a(Prosody::Client)
     end
 
     it "while the client is subscribed" do

@@ -59,7 +59,14 @@ pub enum ConsumerState {
 enum Consumption {
     Idle,
     /// The sender tells the start to come to an end.
-    Starting(watch::Sender<bool>),
+    Starting(Arc<watch::Sender<bool>>),
+    Running(Arc<Subscription>),
+}
+
+/// What there is to stop.
+enum Stoppable {
+    Nothing,
+    Start(Arc<watch::Sender<bool>>),
     Running(Arc<Subscription>),
 }
 
@@ -142,7 +149,7 @@ impl Client {
             return Err(ClientError::Misconfigured(text.to_owned()));
         }
         let (cancel, cancelled) = watch::channel(false);
-        *consumption = Consumption::Starting(cancel);
+        *consumption = Consumption::Starting(Arc::new(cancel));
         Ok(cancelled)
     }
 
@@ -186,13 +193,15 @@ impl Client {
     pub fn unsubscribe(self: &Arc<Self>, limit: Duration) -> BoxFuture<'static, bool> {
         let client = Arc::clone(self);
         async move {
-            let subscription = match &*client.consumption.lock() {
-                Consumption::Running(subscription) => Arc::clone(subscription),
-                Consumption::Starting(cancel) => {
+            let subscription = match client.what_to_stop() {
+                Stoppable::Nothing => return false,
+                Stoppable::Start(cancel) => {
                     cancel.send_replace(true);
+                    // The start holds the receiver for as long as it lasts.
+                    cancel.closed().await;
                     return false;
                 }
-                Consumption::Idle => return false,
+                Stoppable::Running(subscription) => subscription,
             };
             subscription.stop(limit).await;
             let mut consumption = client.consumption.lock();
@@ -203,6 +212,14 @@ impl Client {
             true
         }
         .boxed()
+    }
+
+    fn what_to_stop(&self) -> Stoppable {
+        match &*self.consumption.lock() {
+            Consumption::Idle => Stoppable::Nothing,
+            Consumption::Starting(cancel) => Stoppable::Start(Arc::clone(cancel)),
+            Consumption::Running(subscription) => Stoppable::Running(Arc::clone(subscription)),
+        }
     }
 
     /// What it is doing.

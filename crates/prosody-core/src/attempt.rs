@@ -8,7 +8,7 @@
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
@@ -99,6 +99,7 @@ pub struct Attempt {
     published: Notify,
     begun: OnceLock<Instant>,
     cancellation: AtomicU8,
+    stopped: AtomicBool,
     cancelled: Notify,
     end: Mutex<End>,
     ended: AtomicWaker,
@@ -121,6 +122,7 @@ impl Attempt {
             published: Notify::new(),
             begun: OnceLock::new(),
             cancellation: AtomicU8::new(RUNNING),
+            stopped: AtomicBool::new(false),
             cancelled: Notify::new(),
             end: Mutex::default(),
             ended: AtomicWaker::new(),
@@ -192,6 +194,15 @@ impl Attempt {
             notified.as_mut().await;
             notified.set(self.cancelled.notified());
         }
+    }
+
+    /// Notes that its handler is interrupted: what it raises from now on may come of that.
+    pub(crate) fn note_stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn was_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
     }
 
     pub(crate) fn cancel(&self, reason: CancelReason) {

@@ -259,17 +259,20 @@ impl Journey {
             let Some(outcome) = self.handle(assignment, &attempt).await else {
                 return Ending::Unfinished;
             };
-            let failure = match self.conclude(&attempt, outcome) {
+            let (failure, consequence) = match self.conclude(&attempt, outcome) {
                 Conclusion::Success => {
                     match self.settle(assignment, message, ledger, &attempt).await {
                         Ok(ending) => return ending,
-                        Err(failure) => failure,
+                        Err(failure) => {
+                            let consequence = consequence(self.settings.mode, failure.class);
+                            (failure, consequence)
+                        }
                     }
                 }
                 Conclusion::Ended(ending) => return ending,
-                Conclusion::Failed(failure) => failure,
+                Conclusion::Failed(failure, consequence) => (failure, consequence),
             };
-            match consequence(self.settings.mode, failure.class) {
+            match consequence {
                 Consequence::Done => {
                     report_done(message, &failure, number);
                     return self
@@ -337,30 +340,46 @@ impl Journey {
             }
         }
         attempt.cancel(CancelReason::Deadline);
+        attempt.note_stop();
         self.handler.stop(attempt);
         attempt.outcome().await
     }
 
     fn conclude(&self, attempt: &Attempt, outcome: Outcome) -> Conclusion {
-        match outcome {
-            Outcome::Success => Conclusion::Success,
-            Outcome::Failed(failure) => Conclusion::Failed(failure),
-            Outcome::Exit => Conclusion::Ended(Ending::Exit),
-            Outcome::Stopped => match attempt.cancel_reason() {
-                Some(CancelReason::Drain) => Conclusion::Ended(Ending::Unfinished),
-                Some(CancelReason::Deadline) => Conclusion::Failed(transient(
-                    "Prosody::TransientError",
-                    format!(
-                        "handler was stopped after timeout ({} s)",
-                        self.settings.timeout.as_secs_f64()
-                    ),
-                )),
-                None => Conclusion::Failed(transient(
-                    "Prosody::TransientError",
-                    "handler's task was stopped, not by prosody".to_owned(),
-                )),
-            },
+        match (outcome, attempt.cancel_reason()) {
+            (Outcome::Success, _) => Conclusion::Success,
+            (Outcome::Exit, _) => Conclusion::Ended(Ending::Exit),
+            // A handler may turn being stopped into an error of its own.
+            (Outcome::Failed(failure), Some(reason)) if attempt.was_stopped() => {
+                self.stopped(reason, &failure.message)
+            }
+            (Outcome::Failed(failure), _) => self.failed(failure),
+            (Outcome::Stopped | Outcome::Interrupted, Some(reason)) => {
+                self.stopped(reason, "its task has ended")
+            }
+            (Outcome::Stopped, None) => self.failed(transient(
+                "handler's task was stopped, not by prosody".to_owned(),
+            )),
+            (Outcome::Interrupted, None) => {
+                let failure = transient("the thread of the handlers has ended".to_owned());
+                Conclusion::Failed(failure, Consequence::RetryInPlace)
+            }
         }
+    }
+
+    fn stopped(&self, reason: CancelReason, how: &str) -> Conclusion {
+        if reason == CancelReason::Drain {
+            return Conclusion::Ended(Ending::Unfinished);
+        }
+        let seconds = self.settings.timeout.as_secs_f64();
+        self.failed(transient(format!(
+            "handler was stopped after timeout ({seconds} s): {how}"
+        )))
+    }
+
+    fn failed(&self, failure: Failure) -> Conclusion {
+        let consequence = consequence(self.settings.mode, failure.class);
+        Conclusion::Failed(failure, consequence)
     }
 
     /// Step 10 of a handler that succeeded: all that it changed, and that it is handled, in one
@@ -390,9 +409,10 @@ impl Journey {
                 Ok(Ending::Done)
             }
             Err(WriteError::Ended) => Ok(Ending::Unfinished),
-            Err(WriteError::Refused(reason)) => {
-                Err(transient("Prosody::TransientStateError", reason))
-            }
+            Err(WriteError::Refused(reason)) => Err(Failure {
+                error: "Prosody::TransientStateError".to_owned(),
+                ..transient(reason)
+            }),
         }
     }
 
@@ -423,14 +443,14 @@ impl Journey {
 
 enum Conclusion {
     Success,
-    Failed(Failure),
+    Failed(Failure, Consequence),
     Ended(Ending),
 }
 
-fn transient(error: &str, message: String) -> Failure {
+fn transient(message: String) -> Failure {
     Failure {
         class: FailureClass::Transient,
-        error: error.to_owned(),
+        error: "Prosody::TransientError".to_owned(),
         message,
         backtrace: Vec::new(),
     }

@@ -52,8 +52,10 @@ pub enum Outcome {
     Success,
     /// The handler raised.
     Failed(Failure),
-    /// The handler was stopped.
+    /// The handler was stopped, by us or by itself.
     Stopped,
+    /// The handler was stopped for something that it has not done: its thread ended.
+    Interrupted,
     /// The handler asked the process to exit: the client shuts down, the event is handled again.
     Exit,
 }

@@ -31,6 +31,9 @@ const FETCH_MAX_BYTES: u64 = 8 * 1024 * 1024;
 /// librdkafka's own `receive.message.max.bytes`; it must exceed `fetch.max.bytes` by 512.
 const RECEIVE_MAX_BYTES: u64 = 100_000_000;
 
+/// The largest `message.timeout.ms` that librdkafka takes.
+const MESSAGE_TIMEOUT_MS_MAX: u128 = 2_147_483_647;
+
 /// How to reach a cluster, and how long to wait for it.
 #[derive(Clone)]
 pub struct KafkaOptions {
@@ -108,7 +111,8 @@ impl KafkaOptions {
     /// What the producer is made with.
     pub(crate) fn for_producer(&self) -> ClientConfig {
         let mut config = self.base();
-        let timeout_ms = self.send_timeout.as_millis().max(1).to_string();
+        let timeout_ms = self.send_timeout.as_millis();
+        let timeout_ms = timeout_ms.clamp(1, MESSAGE_TIMEOUT_MS_MAX).to_string();
         config.set("enable.idempotence", "true").set("acks", "all");
         self.default(&mut config, &["linger.ms", "queue.buffering.max.ms"], "0");
         self.default(

@@ -108,6 +108,11 @@ impl NativeAttempt {
         Self::finish(ruby, rb_self, Outcome::Stopped)
     }
 
+    /// As `stopped`, for something that another handler has done.
+    fn interrupted(ruby: &Ruby, rb_self: &Self) -> Result<(), Error> {
+        Self::finish(ruby, rb_self, Outcome::Interrupted)
+    }
+
     fn exit(ruby: &Ruby, rb_self: &Self) -> Result<(), Error> {
         Self::finish(ruby, rb_self, Outcome::Exit)
     }
@@ -130,6 +135,7 @@ pub fn init(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("succeed", method!(NativeAttempt::succeed, 0))?;
     class.define_method("fail", method!(NativeAttempt::fail, 4))?;
     class.define_method("stopped", method!(NativeAttempt::stopped, 0))?;
+    class.define_method("interrupted", method!(NativeAttempt::interrupted, 0))?;
     class.define_method("exit", method!(NativeAttempt::exit, 0))?;
     Ok(())
 }

@@ -194,7 +194,15 @@ module Prosody
 
         private
 
+        # Brokers' topics are matched by POSIX extended expressions, which take these for something else.
+        NOT_POSIX = /\\[a-zA-Z]|\(\?|[*+?}][?+]/
+        private_constant :NOT_POSIX
+
         def compile(text)
+          if (found = text[NOT_POSIX])
+            raise Invalid.expected("a POSIX extended regular expression, which does not know `#{found}` (write [0-9] for \\d, [[:alnum:]_] for \\w)", text)
+          end
+
           Regexp.new(text)
         rescue RegexpError => error
           raise Invalid.expected("a regular expression that compiles (#{error.message})", text)

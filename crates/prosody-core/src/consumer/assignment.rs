@@ -113,6 +113,7 @@ impl Assignment {
     /// Interrupts the handlers that still run.
     pub(crate) fn stop_handlers(&self, handler: &dyn Handler) {
         for attempt in self.running_attempts() {
+            attempt.note_stop();
             handler.stop(&attempt);
         }
     }

@@ -207,7 +207,20 @@ impl Consumer {
         self.log
             .close(left.map_or(CLOSE_MAX, |left| left.min(CLOSE_MAX)))
             .await;
+        if result.is_err() {
+            self.let_handlers_end().await;
+        }
         result
+    }
+
+    /// Another member may join only when no handler of this one runs any more.
+    async fn let_handlers_end(&mut self) {
+        for assignment in std::mem::take(&mut self.departed) {
+            tokio::select! {
+                () = assignment.idle() => {}
+                _ = self.commands.recv() => return,
+            }
+        }
     }
 
     async fn wake(&mut self) -> Wake {
@@ -321,6 +334,7 @@ impl Consumer {
         while let Some(record) = partition.next_record(self.settings.max_uncommitted) {
             let offset = record.offset;
             if !partition.tracker.start(offset) {
+                partition.warn_of_repeat(&record);
                 continue;
             }
             let Some(event) = self.journey.arrive(record, &partition.assignment) else {

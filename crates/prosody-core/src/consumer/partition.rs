@@ -5,8 +5,10 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use tracing::warn;
+
 use crate::event::{Event, Key};
-use crate::record::Record;
+use crate::record::{Record, TopicPartition};
 
 use super::assignment::Assignment;
 use super::status::Progress;
@@ -58,6 +60,7 @@ pub(crate) struct Partition {
     buffer: VecDeque<Record>,
     buffer_bytes: usize,
     delivery: Delivery,
+    warned_of_repeat: bool,
     /// Per key with a journey under way, the events that wait behind it.
     queues: HashMap<Key, VecDeque<Arc<Event>>, foldhash::fast::RandomState>,
 }
@@ -74,6 +77,7 @@ impl Partition {
             buffer: VecDeque::new(),
             buffer_bytes: 0,
             delivery: Delivery::Open,
+            warned_of_repeat: false,
             queues: HashMap::default(),
         }
     }
@@ -109,6 +113,20 @@ impl Partition {
         let record = self.buffer.pop_front()?;
         self.buffer_bytes -= record.weight();
         Some(record)
+    }
+
+    /// Tells once of records at offsets that were taken before: the log has gone back.
+    pub(crate) fn warn_of_repeat(&mut self, record: &Record) {
+        if std::mem::replace(&mut self.warned_of_repeat, true) {
+            return;
+        }
+        let TopicPartition { topic, partition } = &record.topic_partition;
+        let (offset, epoch) = (record.offset, record.leader_epoch);
+        warn!(
+            "the log has gone back, records at offsets that were taken before are skipped until the \
+             partition is assigned anew (was the topic created anew, or a leader's tail lost?): \
+             topic={topic} partition={partition} offset={offset} leader_epoch={epoch}"
+        );
     }
 
     /// Notes that delivery is paused now.

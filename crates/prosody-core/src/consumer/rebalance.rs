@@ -10,7 +10,7 @@ use tracing::{info, warn};
 use super::Consumer;
 use super::assignment::Assignment;
 use super::errand::{self, Errand};
-use super::handover::{Handover, Step};
+use super::handover::{Handover, Stage, Step};
 use super::partition::Partition;
 use crate::ledger::LedgerPartition;
 use crate::log::{Assigned, LogError, Watermark};
@@ -240,7 +240,12 @@ impl Consumer {
     }
 
     pub(super) fn commit_if_due(&mut self) {
-        if self.commit_in_flight || Instant::now() < self.commit_at {
+        // A handover that waits for its own last commit goes first.
+        let awaited = |handover: &Handover| handover.stage >= Stage::Drained;
+        if self.commit_in_flight
+            || self.handover.as_ref().is_some_and(awaited)
+            || Instant::now() < self.commit_at
+        {
             return;
         }
         self.commit_at = Instant::now() + self.settings.commit_interval;

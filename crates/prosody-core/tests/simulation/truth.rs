@@ -371,7 +371,7 @@ impl Truth {
                 failure.class == FailureClass::Permanent
                     || self.plan.settings.mode == Mode::BestEffort
             }
-            Outcome::Stopped | Outcome::Exit => false,
+            Outcome::Stopped | Outcome::Interrupted | Outcome::Exit => false,
         };
         self.note(&format!(
             "message {} ends: {}",

@@ -106,6 +106,8 @@ impl Outbox {
         let mut state = self.state.lock();
         for assigned in &partitions {
             let partition = assigned.topic_partition.clone();
+            // A pause that came late, for the assignment before, does not hold for this one.
+            state.paused.remove(&partition);
             state.owned.insert(partition, assigned.generation);
         }
         state.news.push_back(LogEvent::Assigned(partitions));
