@@ -22,13 +22,14 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep_until};
-use tracing::{debug, error, info, warn};
+use tracing::{debug, error, warn};
 
 use crate::attempt::{Attempt, CancelReason};
 use crate::consumer::{Assignment, ConsumerSettings};
 use crate::decode::{self, DecodeOptions, Decoded};
 use crate::duplicates::DuplicateNotices;
 use crate::event::{Event, Key, Message};
+use crate::failure_report::{report_done, report_retry};
 use crate::handler::Handler;
 use crate::ledger::{Duplicate, Fingerprint, Ledger, LedgerKey, Position, Transaction};
 use crate::ledger_cache::LedgerCache;
@@ -462,40 +463,4 @@ fn key_of(record: &Record) -> Option<Key> {
         return None;
     }
     Key::new(key.clone()).ok()
-}
-
-fn report_done(message: &Message, failure: &Failure, number: u32) {
-    let attempts = number.saturating_add(1);
-    error!(
-        "handler failed, {} failure, message is done: {} {message} attempts={attempts}",
-        failure.class,
-        Described(failure)
-    );
-}
-
-fn report_retry(message: &Message, failure: &Failure, number: u32, delay: Duration) {
-    let attempts = number.saturating_add(1);
-    let seconds = delay.as_secs_f64();
-    warn!(
-        "handler failed, message is retried in {seconds:.3} s: {} {message} attempts={attempts}",
-        Described(failure)
-    );
-    if number == 0 {
-        info!("its key waits until then, other keys go on: {message}");
-    }
-}
-
-/// An error as a log line shows it: class, message, innermost frames.
-struct Described<'a>(&'a Failure);
-
-impl std::fmt::Display for Described<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.0.error, self.0.message)?;
-        let frames = self.0.backtrace.iter().take(5).map(String::as_str);
-        let frames: Vec<_> = frames.collect();
-        if !frames.is_empty() {
-            write!(f, " ({})", frames.join(" < "))?;
-        }
-        Ok(())
-    }
 }

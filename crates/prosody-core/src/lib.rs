@@ -10,6 +10,7 @@ pub mod consumer;
 pub mod decode;
 mod duplicates;
 pub mod event;
+mod failure_report;
 pub mod handler;
 pub mod in_process;
 pub mod journey;
