@@ -18,7 +18,6 @@
 //! its [`Ending`]. Timers and retries will enter at 4.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep_until};
