@@ -7,6 +7,7 @@ require_relative "support"
 
 MESSAGES = Integer(ENV.fetch("MESSAGES", 5_000))
 IN_FLIGHT = 10_000
+BATCH = 200_000
 PAYLOAD = {"user" => "ada", "number" => 12_345, "text" => "a text that is neither long nor short", "ok" => true, "x" => 1.5, "y" => 2}.freeze
 
 def latencies(client, topic)
@@ -43,3 +44,18 @@ puts format("rdkafka from Rust: p50 %d µs, p99 %d µs", *raw)
 end
 in_flight(client, topic)
 puts format("%d sends in flight from fibers: %d/s", IN_FLIGHT, Bench.median(Array.new(3) { in_flight(client, topic) }))
+
+def batch(client, topic, count)
+  begin_at = Bench.now
+  client.send_messages(Enumerator.new { |sink| count.times { |number| sink << {topic: topic, key: "key-#{number % 100}", payload: PAYLOAD} } })
+  count / (Bench.now - begin_at)
+end
+
+batch(client, topic, 10_000)
+rates = Array.new(3) do
+  raw_begin = Bench.now
+  Bench.peer("fill", topic, BATCH, 100)
+  [BATCH / (Bench.now - raw_begin), batch(client, topic, BATCH)]
+end
+raw_rate, rate = rates.transpose.map { |values| Bench.median(values) }
+puts format("send_messages of %d: %d/s; rdkafka from Rust %d/s (%.2f of it)", BATCH, rate, raw_rate, rate / raw_rate)

@@ -44,6 +44,14 @@ module Prosody
         TRANSFERS || !scheduler.is_a?(Async::Scheduler) || !Async::Task.current?.nil?
       end
 
+      # Does not wait any more for what a native call has started.
+      #
+      # @param ticket [Integer]
+      # @return [void]
+      def forget(ticket)
+        Native.forget(ticket)
+      end
+
       # The reactor that the current thread runs, if it is one of ours and of this process: in a child that a
       # handler forked it is neither.
       #

@@ -94,6 +94,22 @@ module Prosody
       send_record(topic, key, nil, headers)
     end
 
+    # Sends many messages at once: they are handed over without waiting for each other, and keep their order within
+    # a partition. Returns when all are acknowledged. The enumerable may be endless; at most 10,000 messages and 16 MiB
+    # of payload wait for their acknowledgement at a time.
+    #
+    # @param messages [#each] Hashes with `topic:`, `key:`, `payload:` and, if wanted, `headers:`, as {#send_message}
+    #   takes them
+    # @return [nil]
+    # @raise [SendError] if messages were not delivered, or cannot be for what they are; it lists them. After 1,000
+    #   failures no more elements are taken.
+    # @example
+    #   client.send_messages(orders.lazy.map { |order| {topic: "orders", key: order.id, payload: order.to_h} })
+    def send_messages(messages)
+      SendBatch.new(method(:json), method(:start_record)).run(messages)
+      nil
+    end
+
     # Starts to consume in the background.
     #
     # @param handler [EventHandler, #on_message] handles the messages, on a thread of the client
@@ -224,10 +240,14 @@ module Prosody
     end
 
     def send_record(topic, key, payload, headers)
+      Bridge.await(start_record(topic, key, payload, headers))
+    end
+
+    def start_record(topic, key, payload, headers)
       topic = utf8("topic", topic)
       key = utf8("key", key) unless key.nil?
       pairs = headers && header_pairs(headers)
-      Bridge.await(@native.send_record(topic, key, payload, pairs, Bridge.native_reactor))
+      @native.send_record(topic, key, payload, pairs, Bridge.native_reactor)
     end
 
     def json(payload, topic, key)
