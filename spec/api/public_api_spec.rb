@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require "rbs"
+require "yard"
 require_relative "../spec_helper"
 
 # What every public method has beside its specs: a signature and documentation.
@@ -22,13 +24,6 @@ RSpec.describe "the public API" do
     own.map { |name| [one, name, false] } + one.public_methods(false).select { |name| one.method(name).owner == one.singleton_class }.map { |name| [one, name, true] }
   end
   shown = ->((one, name, of_itself)) { "#{one}#{of_itself ? "." : "#"}#{name}" }
-
-  before(:context) do
-    require "rbs"
-    require "yard"
-  rescue LoadError => error
-    skip "needs the gems rbs and yard: #{error.message}"
-  end
 
   # Nil if YARD does not see the method.
   documentation = lambda do |method|
