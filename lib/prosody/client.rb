@@ -121,8 +121,9 @@ module Prosody
     def subscribe(handler)
       check_subscription
       check_handler(handler)
-      reactor = reserve(Reactor.new(handler, @collections))
+      reactor = Reactor.new(handler, @collections)
       begin
+        reserve(reactor)
         reactor.start
         Bridge.await(@native.subscribe(reactor.native))
         subscribed = true
@@ -132,7 +133,7 @@ module Prosody
         raise
       ensure
         # Interrupted, by Timeout or a kill: the start goes on without us, unless it is told to end.
-        stop_in_background(reactor, 0.0).join(ABANDON_SECONDS) if reactor && !subscribed
+        stop_in_background(reactor, 0.0).join(ABANDON_SECONDS) if reactor && !subscribed && reactor.equal?(@reactor)
       end
       nil
     end
@@ -195,20 +196,21 @@ module Prosody
       # Raises in a forked child, whatever the parent was doing.
       @native.consumer_state
       @lifecycle.synchronize do
-        if @reactor
+        if @reactor && !@reactor.gone?
           raise ArgumentError, "client is subscribed already, or has not stopped yet: `unsubscribe` first, or make another client"
         end
 
         @reactor = reactor
       end
       Client.running(self, reactor)
-      reactor
+      ProcessEnd.withdraw
     end
 
     def release(reactor)
       reactor.close(REACTOR_SECONDS)
       @lifecycle.synchronize do
-        next unless @reactor.equal?(reactor)
+        # Nobody else may handle anything while a handler that cannot be ended is at it.
+        next unless reactor.gone? && @reactor.equal?(reactor)
 
         @reactor = nil
         Client.running(self, nil)

@@ -5,13 +5,28 @@ module Prosody
   #
   # @api private
   module ProcessEnd
+    @mutex = Mutex.new
+
     class << self
-      # Ends the process as a handler asked for, from its main thread. Once the end has begun, nothing more is needed.
+      # Ends the process as a handler asked for, from its main thread. Of several requests the first counts: another
+      # would interrupt the end that it has brought about.
       #
       # @param error [SystemExit, SignalException]
       # @return [void]
       def request(error)
-        Thread.main.raise(error) unless begun?
+        @mutex.synchronize do
+          return if @requested || begun?
+
+          @requested = true
+        end
+        Thread.main.raise(error)
+      end
+
+      # Says that the process goes on, although a handler may have asked for its end: the main thread has rescued that.
+      #
+      # @return [void]
+      def withdraw
+        @requested = false
       end
 
       # Says that the process is ending.

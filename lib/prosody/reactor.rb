@@ -42,6 +42,7 @@ module Prosody
       @slice_ends = 0.0
       @closed = false
       @collapsing = false
+      @abandoned = false
     end
 
     # Starts the thread.
@@ -68,6 +69,11 @@ module Prosody
       @collapsing
     end
 
+    # Whether it is closed and no handler runs any more.
+    def gone?
+      @closed && !@thread&.alive?
+    end
+
     # Ends the thread: handlers that still run are stopped, and after `limit` seconds killed.
     def close(limit)
       @closed = true
@@ -75,6 +81,7 @@ module Prosody
       thread = @thread
       return if thread.nil? || ended?(thread, limit)
 
+      @abandoned = true
       thread.kill
       return if ended?(thread, limit)
 
@@ -142,6 +149,7 @@ module Prosody
 
     def work(task)
       complete(Fiber.scheduler)
+      let_go_of_fibers(task.reactor)
       listener = task.async { listen }
       pump(task) until @closed
     ensure
@@ -200,6 +208,16 @@ module Prosody
       return unless scheduler.method(:kernel_sleep).arity == 1
 
       scheduler.define_singleton_method(:kernel_sleep) { |seconds = nil| scheduler.block(nil, seconds) }
+    end
+
+    # A handler that takes no stop for an answer would go on while the scheduler closes: when the thread is killed,
+    # its fiber never gets another turn.
+    def let_go_of_fibers(scheduler)
+      is_abandoned = -> { @abandoned }
+      scheduler.define_singleton_method(:terminate) { is_abandoned.call || super() }
+      return unless scheduler.respond_to?(:scheduler_close)
+
+      scheduler.define_singleton_method(:scheduler_close) { |*error| is_abandoned.call ? close : super(*error) }
     end
 
     def supply_timeout(scheduler)

@@ -10,6 +10,14 @@ RSpec.describe "a handler that fails", :mock do
   transient_of_its_own = Class.new(Prosody::PermanentError) { def permanent? = false }
   confused = Class.new(StandardError) { def permanent? = raise("confused") }
 
+  odd = Class.new(Prosody::EventHandlerError) { def self.to_s = "Odd" }
+  raises_when_looked_at = lambda do |method, error|
+    Class.new(StandardError) do
+      define_singleton_method(:to_s) { "Odd" }
+      define_method(method) { raise error, "when looked at" }
+    end
+  end
+
   describe "permanently" do
     {
       "PermanentError" => -> { raise Prosody::PermanentError, "told so" },
@@ -173,5 +181,72 @@ RSpec.describe "a handler that fails", :mock do
 
     expect(pops(handled, 2)).to contain_exactly("waits", "kills")
     log.wait_for(/the thread of the handlers has ended, another one takes over/)
+  end
+
+  describe "with an error that raises when it is looked at" do
+    {
+      "a class without permanent? of its own" => odd,
+      "permanent? with a StandardError" => raises_when_looked_at.call(:permanent?, ArgumentError),
+      "permanent? with another Exception" => raises_when_looked_at.call(:permanent?, NotImplementedError),
+      "message" => raises_when_looked_at.call(:message, NotImplementedError),
+      "backtrace" => raises_when_looked_at.call(:backtrace, NotImplementedError),
+      "class" => raises_when_looked_at.call(:class, NotImplementedError)
+    }.each do |name, error|
+      it "fails transiently; other handlers are not disturbed; the log names the class: #{name}" do
+        started, handled, go_on = Array.new(3) { Thread::Queue.new }
+        consume(mode: :best_effort) do |_, message|
+          started << message.key
+          if message.key == "waits"
+            go_on.pop
+            handled << message.key
+          elsif message.payload == 1
+            raise error
+          else
+            handled << message.key
+          end
+        end
+        produce("waits", 1)
+        pop(started)
+        2.times { |number| produce("fails", number + 1) }
+
+        expect(pop(handled)).to eq("fails")
+        expect(log.wait_for(/transient failure, message is done.*topic=#{topic}/)).to match(/ Odd: /).and match(/offset=\d+ key="fails"/)
+        go_on << true
+        expect(pop(handled)).to eq("waits")
+        # Nobody was started again.
+        expect(pops(started, 2)).to eq(%w[fails fails])
+        expect(started).to be_empty
+      end
+    end
+  end
+
+  describe "in one of its child tasks" do
+    %i[pipeline best_effort].each do |mode|
+      it "so that the thread of all handlers ends: all of them are handled again, none is done because of it (#{mode})" do
+        started, handled = Array.new(2) { Thread::Queue.new }
+        first = true
+        keys = %w[a b c]
+        consume(mode: mode) do |_, message|
+          started << message.key
+          if first
+            sleep(60) unless message.key == "fails"
+            Async do |task|
+              first = false
+              task.yield
+              raise NoMemoryError, "no"
+            end
+            sleep(60)
+          end
+          handled << message.key
+        end
+        keys.each { |key| produce(key, 1) }
+        expect(pops(started, 3)).to match_array(keys)
+        produce("fails", 1)
+
+        expect(pops(handled, 4)).to contain_exactly("fails", *keys)
+        expect(log.wait_for(/raised NoMemoryError, which ends the thread of all handlers: no/)).to start_with("ERROR")
+        expect(log.grep(/message is done/)).to be_empty
+      end
+    end
   end
 end

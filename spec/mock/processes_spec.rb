@@ -62,6 +62,75 @@ RSpec.describe "a process", :mock do
       expect(result.seconds).to be < 6.5
     end
 
+    # A program whose handlers do what their messages' keys say, each when all have started; the first to ask for the
+    # end does so with 3.
+    def ends_by(*keys, ending: "sleep", options: "")
+      ruby(<<~RUBY)
+        started = Thread::Queue.new
+        first, second = Array.new(2) { Thread::Queue.new }
+        work = {
+          "first" => ->(_) { first.pop; second << true; exit(3) },
+          "second" => ->(_) { second.pop; exit(4) },
+          "late" => ->(context) { context.on_cancel; exit(5) },
+          "child" => ->(_) { Async { first.pop; exit(3) }.wait },
+          "slow" => ->(context) { context.on_cancel; sleep(1); puts "slow is done" },
+          "waits" => ->(_) { begin; sleep(60); ensure; puts "waits is interrupted"; end }
+        }
+        client = new_client(#{options})
+        client.subscribe(BlockHandler.new { |context, message| started << message.key; work.fetch(message.key).call(context) })
+        keys = #{keys.inspect}
+        keys.each { |key| client.send_message(TOPIC, key, 1) }
+        keys.each { started.pop }
+        keys.each { first << true }
+        #{ending}
+      RUBY
+    end
+
+    {
+      "at the same time" => [%w[first second slow], {}],
+      "after being told that it ends" => [%w[first late slow], {}],
+      "while the main thread unsubscribes" => [%w[first late slow], {ending: "begin; sleep; ensure; client.unsubscribe; end"}],
+      "while a block of at_exit runs" => [%w[first late slow], {ending: "at_exit { client.unsubscribe }; sleep"}]
+    }.each do |name, (keys, options)|
+      it "ends as the first handler asked for that did, in order, when another one does: #{name}" do
+        result = ends_by(*keys, **options)
+
+        expect([result.output, result.status.exitstatus]).to eq(["slow is done\n", 3])
+        expect(result.seconds).to be < 5
+      end
+    end
+
+    it "ends with the code of its main thread, whatever handlers ask for then" do
+      result = ends_by("late", "slow", ending: "exit(2)")
+
+      expect([result.output, result.status.exitstatus]).to eq(["slow is done\n", 2])
+    end
+
+    it "may go on although a handler has asked for its end, and be asked again" do
+      result = ruby(<<~RUBY)
+        client = new_client
+        client.send_message(TOPIC, "k", 1)
+        2.times do |number|
+          client.subscribe(BlockHandler.new { exit(number + 3) })
+          sleep
+        rescue SystemExit => error
+          puts error.status
+          client.unsubscribe
+        end
+      RUBY
+
+      expect([result.output, result.status.exitstatus]).to eq(["3\n4\n", 0])
+    end
+
+    it "ends as a handler's child task asked it to; other handlers' messages are not done because of it" do
+      result = ends_by("child", "waits", options: "mode: :best_effort")
+
+      expect(result.status.exitstatus).to eq(3), result.output
+      expect(result.output).to include("waits is interrupted")
+      expect(result.output).not_to include("message is done")
+      expect(result.seconds).to be < 6.5
+    end
+
     it "ends with clients that were never used, or are garbage" do
       result = ruby(<<~RUBY)
         20.times { new_client }
