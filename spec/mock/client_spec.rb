@@ -97,6 +97,35 @@ RSpec.describe Prosody::Client, :mock do
       end
     end
 
+    it "sends topic and key of another encoding as UTF-8, and refuses what cannot be that" do
+      got = Thread::Queue.new
+      consume { |_, message| got << [message.topic, message.key] }
+      sender.send_message(topic.encode("UTF-16LE"), "\u00E9".encode("ISO-8859-1"), 1)
+
+      expect(pop(got)).to eq([topic, "\u00E9"])
+      ["\xFF", "\xFF".b, (+"\x00").force_encoding("UTF-16LE")].each do |text|
+        expect { produce(text, 1) }.to raise_error(ArgumentError, /key .* is not UTF-8/)
+        expect { sender.send_message(text, "k", 1) }.to raise_error(ArgumentError, /topic .* is not UTF-8/)
+        expect { sender.send_tombstone(topic, text) }.to raise_error(ArgumentError, /key .* is not UTF-8/)
+      end
+    end
+
+    it "does not send what has a to_json that is not implemented, nor keeps it as state" do
+      value = Object.new
+      def value.to_json(*) = raise(NotImplementedError, "not yet")
+      expect { produce("k", value) }.to raise_error(ArgumentError, /NotImplementedError: not yet/)
+
+      definition = Prosody.value("v")
+      errors = Thread::Queue.new
+      consume(state_collections: definition) do |context, _|
+        context.state(definition).set(value)
+      rescue Prosody::TransientStateError => error
+        errors << error.message
+      end
+      produce("k", 1)
+      expect(pop(errors)).to match(/NotImplementedError: not yet/)
+    end
+
     it "is refused with the reason: too large a payload, a topic that cannot be" do
       expect { produce("k", "x" * 1_000_000) }.to raise_error(Prosody::Error, /1000003 bytes.*more than 1000000/)
       expect { sender.send_message("no spaces", "k", 1) }.to raise_error(Prosody::Error, /no spaces/)

@@ -58,7 +58,7 @@ RSpec.describe Prosody::Configuration do
     group_id: [nil, text],
     subscribed_topics: [[], list.merge(
       accepts: list[:accepts].merge([] => [], "^orders-.*" => ["^orders-.*"], ["^a{1,2}", "b"] => ["^a{1,2}", "b"]),
-      refuses: list[:refuses] + ["a b", "^(", "^a{1,2}", ["a,b"], [".."]], reads: {"a,^b.*" => ["a", "^b.*"]}, malformed: ["a b", "^(", "^a{1,2}", ","]
+      refuses: list[:refuses] + ["a b", "^(", "^a{1,2}", "^a\\d", "^(?=a)", "^a+?", "^a*+", ["a,b"], [".."]], reads: {"a,^b.*" => ["a", "^b.*"]}, malformed: ["a b", "^(", "^a{1,2}", ","]
     )],
     allowed_events: [nil, list.merge(refuses: list[:refuses] + [[]])],
     source_system: [nil, text],

@@ -148,3 +148,17 @@ async fn the_next_attempt_waits_for_what_the_last_one_publishes() {
         Ok(Some(bytes::Bytes::from_static(b"1")))
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_interrupted_for_another_one_is_tried_again_in_every_mode() {
+    for mode in [Mode::Pipeline, Mode::LowLatency, Mode::BestEffort] {
+        let rig = Rig::start(1, with_timeout(mode));
+        rig.send("key", "1");
+        rig.settle().await;
+        rig.end_only(Outcome::Interrupted).await;
+        sleep(ms(100)).await;
+        assert_eq!(rig.puppet.places(), [(0, 0)], "{mode:?}");
+        assert_eq!(rig.puppet.only().number(), 1, "{mode:?}");
+        assert_eq!(rig.committed(0), Some(0), "{mode:?}");
+    }
+}

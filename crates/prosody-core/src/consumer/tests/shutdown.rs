@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::rig::*;
-use crate::outcome::Outcome;
+use crate::outcome::{FailureClass, Mode, Outcome};
 
 const LIMIT: Duration = Duration::from_secs(3);
 const GRACE: Duration = Duration::from_secs(1);
@@ -173,4 +173,25 @@ async fn a_publication_without_answer_does_not_hold_it_up() {
         publication.await.unwrap().is_err(),
         "the handler hears of it"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_makes_an_error_of_the_stop_is_handled_again() {
+    for mode in [Mode::Pipeline, Mode::BestEffort] {
+        for class in [FailureClass::Transient, FailureClass::Permanent] {
+            let mut settings = settings();
+            settings.mode = mode;
+            let rig = Rig::start(1, settings.clone());
+            rig.send("key", "1");
+            rig.settle().await;
+            rig.handle.shutdown(LIMIT);
+            sleep(LIMIT * 9 / 10 + ms(10)).await;
+            assert_eq!(rig.puppet.stopped.lock().len(), 1);
+            rig.end_only(failed(class)).await;
+            let next = rig.start_next(settings);
+            rig.task.await.unwrap().unwrap();
+            next.settle().await;
+            assert_eq!(next.puppet.places(), [(0, 0)], "{mode:?} {class}");
+        }
+    }
 }
