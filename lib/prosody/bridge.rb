@@ -13,7 +13,9 @@ module Prosody
     TRANSFERS = Async::Scheduler.method_defined?(:transfer)
     # By severity, for loggers that do no more.
     LEVELS = %i[debug info warn error].freeze
-    private_constant :TRANSFERS, :LEVELS
+    # What the last lines may take.
+    FLUSH_SECONDS = 0.5
+    private_constant :TRANSFERS, :LEVELS, :FLUSH_SECONDS
 
     @queues = {}
 
@@ -78,15 +80,17 @@ module Prosody
 
         @process_id = Process.pid
         @queues = {}
+        @writing = Mutex.new
         Native.start_logging(ENV.fetch("PROSODY_LOG", "info"))
         @dispatcher = dispatcher
       end
 
-      # Writes what Rust has logged and nobody has written yet.
+      # Writes what Rust has logged and nobody has written yet, at the end of the process. A logger that blocks does
+      # not hold the end up for long.
       #
       # @return [void]
       def flush_log
-        dispatch(Native.drain_dispatch) if @process_id == Process.pid
+        Thread.new { drain }.join(FLUSH_SECONDS) if @process_id == Process.pid
       end
 
       private
@@ -100,10 +104,20 @@ module Prosody
       end
 
       def dispatcher
-        thread = Thread.new { loop { dispatch(Native.next_dispatch) } }
+        thread = Thread.new do
+          loop do
+            Native.wait_dispatch
+            drain
+          end
+        end
         thread.name = "prosody-dispatcher"
         thread.report_on_exception = false
         thread
+      end
+
+      # One at a time: whoever flushes knows that nobody else holds lines that are not written.
+      def drain
+        @writing.synchronize { dispatch(Native.drain_dispatch) }
       end
 
       def dispatch(waiting)

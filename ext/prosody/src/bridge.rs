@@ -223,18 +223,16 @@ fn forget(ruby: &Ruby, ticket: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// For the dispatcher thread: waits for log lines and for tickets of fibers that do not run on a
-/// reactor of ours. Answers `[lines, dropped_lines, tickets]`, a line being
-/// `[severity, target, text]`.
-fn next_dispatch(ruby: &Ruby) -> Result<RArray, Error> {
+/// For the dispatcher thread: waits until there is something for `drain_dispatch`.
+fn wait_dispatch(ruby: &Ruby) -> Result<(), Error> {
     let bridge = &process::state(ruby)?.bridge;
     gvl::without(ruby, &|| bridge.wait_dispatch(), &|| {
         bridge.interrupt_dispatch();
-    })?;
-    drain_dispatch(ruby)
+    })
 }
 
-/// As `next_dispatch`, without waiting.
+/// Log lines, and tickets of fibers that do not run on a reactor of ours. Answers
+/// `[lines, dropped_lines, tickets]`, a line being `[severity, target, text]`.
 fn drain_dispatch(ruby: &Ruby) -> Result<RArray, Error> {
     let bridge = &process::state(ruby)?.bridge;
     let dispatch = std::mem::take(&mut *bridge.dispatch.lock());
@@ -255,7 +253,7 @@ pub fn init(_ruby: &Ruby, native: RModule) -> Result<(), Error> {
     native.define_singleton_method("wait", function!(wait, 1))?;
     native.define_singleton_method("take", function!(take, 1))?;
     native.define_singleton_method("forget", function!(forget, 1))?;
-    native.define_singleton_method("next_dispatch", function!(next_dispatch, 0))?;
+    native.define_singleton_method("wait_dispatch", function!(wait_dispatch, 0))?;
     native.define_singleton_method("drain_dispatch", function!(drain_dispatch, 0))?;
     Ok(())
 }
