@@ -196,7 +196,8 @@ module Prosody
       # Raises in a forked child, whatever the parent was doing.
       @native.consumer_state
       @lifecycle.synchronize do
-        if @reactor && !@reactor.gone?
+        before = @reactor
+        unless before.nil? || before.gone?
           raise ArgumentError, "client is subscribed already, or has not stopped yet: `unsubscribe` first, or make another client"
         end
 

@@ -217,7 +217,7 @@ module Prosody
       scheduler.define_singleton_method(:terminate) { is_abandoned.call || super() }
       return unless scheduler.respond_to?(:scheduler_close)
 
-      scheduler.define_singleton_method(:scheduler_close) { |*error| is_abandoned.call ? close : super(*error) }
+      scheduler.define_singleton_method(:scheduler_close) { |*error| is_abandoned.call ? scheduler.close : super(*error) }
     end
 
     def supply_timeout(scheduler)
