@@ -142,37 +142,38 @@ class DeliveryChecker
     end
   end
 
-  # An event that had succeeded runs again only if it, or one before it, was unfinished when the partition was given
-  # up: below, everything was committed.
+  # An event that had succeeded runs again only if it, or one before it, was unfinished when its owner gave the
+  # partition up: below, everything was committed. What an owner finished beyond counts for that owner only.
   def check_repeats(runs)
-    all_done_at = completion(runs)
+    position = 0
     ended = {}
-    tenures(runs).each do |tenure|
-      given_up_at = tenure.first.from
+    spans = tenures(runs).to_a
+    spans.each_with_index do |tenure, index|
+      own = {}
       tenure.each do |run|
         if (before = ended[run.offset])
           @repeats += 1
-          # Whoever lost a partition and got it back shows no change of hands: then only the earlier run's end is known.
-          boundary = (before.process == run.process) ? before.to : given_up_at
-          @faults << "handled again although it was finished and committed: #{run}, before: #{before}" if all_done_at[run.offset] <= boundary
+          committed = run.offset < position || passed?(own, position, run.offset)
+          @faults << "handled again although it was finished and committed: #{run}, before: #{before}" if committed
         end
-        ended[run.offset] = run if run.outcome == "end"
+        next unless run.outcome == "end"
+
+        ended[run.offset] = run
+        own[run.offset] ||= run.to
       end
+      given_up_at = spans[index + 1]&.first&.from || Float::INFINITY
+      position += 1 while own.key?(position) && own[position] <= given_up_at
     end
+  end
+
+  # Whether everything up to an offset had ended before it did. Whoever lost a partition and got it back shows no change
+  # of hands: then no more than that is known.
+  def passed?(own, position, offset)
+    own.key?(offset) && (position..offset).all? { |earlier| own.fetch(earlier, Float::INFINITY) <= own[offset] }
   end
 
   # Spans of one owner.
   def tenures(runs)
     runs.slice_when { |before, run| before.process != run.process }
-  end
-
-  # Per offset, when it and all below had succeeded.
-  def completion(runs)
-    first = Hash.new(Float::INFINITY)
-    runs.each { |run| first[run.offset] = [first[run.offset], run.to].min if run.outcome == "end" }
-    latest = 0.0
-    all_done_at = {}
-    (0..runs.map(&:offset).max).each { |offset| all_done_at[offset] = latest = [latest, first[offset]].max }
-    all_done_at
   end
 end

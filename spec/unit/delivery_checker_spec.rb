@@ -45,6 +45,10 @@ RSpec.describe DeliveryChecker do
     expect(faults("A 0-9! k:0", "A 1-3 l:1", "A 11-12 k:0", "A 13-14 l:1", "A 13-15 k:2")).to eq("")
   end
 
+  it "accepts that what an owner finished beyond its position is handled again by the owner after the next" do
+    expect(faults("A 0-9! k:0", "A 1-3 l:2", "A 10", "B 11-12 k:0", "B 12-13 k:1", "B 14", "C 15-16 l:2")).to eq("")
+  end
+
   it "lets a process that is gone take what it has not ended with it" do
     expect(faults("A 0- k:0", "A 5", "B 6-7 k:0", "B 8-9 k:1", "B 10-11 k:2")).to eq("")
   end
