@@ -1,20 +1,10 @@
 # frozen_string_literal: true
 
 require "securerandom"
+require_relative "block_handler"
 
 # Clients, topics and handlers on a real broker. Topic and group are new ones in each example.
 module KafkaMode
-  class BlockHandler < Prosody::EventHandler
-    def initialize(&block)
-      super()
-      @block = block
-    end
-
-    def on_message(context, message)
-      @block.call(context, message)
-    end
-  end
-
   # Members hear of a rebalance at their next heartbeat, and crashed ones are missed after the session's timeout.
   QUICK_GROUP = {"session.timeout.ms" => 6000, "heartbeat.interval.ms" => 100}.freeze
 

@@ -2,20 +2,10 @@
 
 require "securerandom"
 require "zlib"
+require_relative "block_handler"
 
 # Clients, topics and handlers in mock mode. Topic and group are new ones in each example.
 module MockMode
-  class BlockHandler < Prosody::EventHandler
-    def initialize(&block)
-      super()
-      @block = block
-    end
-
-    def on_message(context, message)
-      @block.call(context, message)
-    end
-  end
-
   # Whether the store of this build fails every tenth call.
   def self.hostile?
     ENV["PROSODY_NATIVE_VARIANT"] == "hostile"
