@@ -438,11 +438,7 @@ async fn a_deleted_topic_is_lost_and_the_others_go_on() {
     send_numbers(&producer, &kept, 0..10).await;
     member.until_records(10).await;
     let partition = TopicPartition::new(kept.clone(), 0);
-    member
-        .log
-        .commit(vec![member.watermark(&partition, 10)])
-        .await
-        .unwrap();
+    member.commit(&partition, 10).await;
 
     // It comes back as another topic.
     create_topic_with(&broker, &deleted, 2, &[]).await;

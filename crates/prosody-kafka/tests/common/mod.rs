@@ -238,6 +238,18 @@ impl Member {
         }
     }
 
+    /// Commits a partition's offset as the consumer does: one that the group refuses because it is
+    /// rebalancing is sent again.
+    pub async fn commit(&mut self, partition: &TopicPartition, offset: i64) {
+        let commit = async {
+            while let Err(refused) = self.log.commit(vec![self.watermark(partition, offset)]).await {
+                assert!(refused.to_string().contains("rebalance"), "{refused}");
+                self.during(Duration::from_millis(100)).await;
+            }
+        };
+        timeout(PATIENCE, commit).await.unwrap();
+    }
+
     /// Answers a revocation.
     pub fn give_up(&mut self) {
         let revoked = std::mem::take(&mut self.revoked);
