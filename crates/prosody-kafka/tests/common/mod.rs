@@ -242,7 +242,11 @@ impl Member {
     /// rebalancing is sent again.
     pub async fn commit(&mut self, partition: &TopicPartition, offset: i64) {
         let commit = async {
-            while let Err(refused) = self.log.commit(vec![self.watermark(partition, offset)]).await {
+            while let Err(refused) = self
+                .log
+                .commit(vec![self.watermark(partition, offset)])
+                .await
+            {
                 assert!(refused.to_string().contains("rebalance"), "{refused}");
                 self.during(Duration::from_millis(100)).await;
             }
