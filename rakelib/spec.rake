@@ -9,11 +9,11 @@ namespace :spec do
     task(group.name) { Project::Specs.run(group) }
   end
 
-  desc "spec/scenarios, each file in a process of its own"
-  task :scenarios do
-    Project::Broker.address if Dir["spec/scenarios/*.rb"].any?
-    Project::Specs.run_scenarios
-  end
+  desc "spec/scenarios, each file in a process of its own: what CI runs of them"
+  task(:scenarios) { Project::Scenarios.run }
+
+  desc "All of spec/scenarios, on every Ruby with each async at hand (hours)"
+  task("scenarios:all") { Project::Scenarios.run_matrix }
 
   task :matrix do
     next if ENV["PROSODY_ONLY_RUBY"] || Project::Runtime.all.any?(&:modern?)

@@ -87,6 +87,14 @@ module Project
       @spec_env ||= own_gems?(OWN_ASYNC, OWN_RSPEC) ? base_env : base_env.merge(bundle_env("gemfiles/newest.gemfile", "Gemfile"))
     end
 
+    # Environments for scenarios, one for each async that is at hand, the usual one first. Other
+    # schedulers and clients that prosody has to get along with are there where they can be had.
+    def scenario_envs
+      @scenario_envs ||= [env, newer_async_env].compact.uniq.map { |one| with_neighbours(one) }
+    end
+
+    def async_version(env) = Shell.capture(path, "-e", 'require "async/version"; print Async::VERSION', env: env)
+
     # Environment of a process of this Ruby that needs standard, rbs or steep.
     def tool_env = @tool_env ||= base_env.merge(bundle_env("Gemfile"))
 
@@ -99,6 +107,25 @@ module Project
     def gem_path = Shell.capture(path, "-e", "print Gem.path.join(File::PATH_SEPARATOR)", env: env)
 
     private
+
+    # Where the usual one is Debian's.
+    def newer_async_env
+      tool_env unless modern?
+    rescue Unavailable, RuntimeError
+      nil
+    end
+
+    # What is missing is skipped by the scenarios that want it.
+    def with_neighbours(env)
+      gemfiles = ["gemfiles/schedulers.gemfile", *("gemfiles/rdkafka.gemfile" if modern?)]
+      folders = gemfiles.filter_map do |gemfile|
+        File.join(installed_bundle(gemfile), "ruby", abi)
+      rescue Unavailable, RuntimeError
+        nil
+      end
+      own = Shell.capture(path, "-e", "print Gem.path.join(File::PATH_SEPARATOR)", env: env)
+      env.merge("GEM_PATH" => [own, *folders].join(File::PATH_SEPARATOR))
+    end
 
     def own_gems?(*checks) = Shell.run(path, "-e", checks.join(";"), env: base_env) { nil }.ok?
 

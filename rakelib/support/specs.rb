@@ -17,8 +17,6 @@ module Project
     ].freeze
 
     GROUP_SECONDS_MAX = 1200
-    SCENARIO_SECONDS_MAX = 180
-    SCENARIO_SKIPPED = 77
 
     class << self
       def run(group)
@@ -29,17 +27,6 @@ module Project
 
           Report.heading(name)
           rspec(group, runtime, name)
-        end
-      end
-
-      # One file, one process: for what a shared process cannot prove. Exit code 0 is a pass, 77
-      # means skipped, and the last line says why.
-      def run_scenarios
-        files = Dir[File.join(ROOT, "spec/scenarios/*.rb")].sort
-        return if files.empty?
-
-        each_runtime("spec:scenarios", compiled: true) do |runtime, name|
-          files.each { |file| scenario(file, runtime, "#{name}: #{File.basename(file, ".rb")}") }
         end
       end
 
@@ -120,18 +107,6 @@ module Project
           head, marker, = piece.partition("* Loaded features:")
           $stdout.write(head) unless crashed
           crashed ||= !marker.empty?
-        end
-      end
-
-      def scenario(file, runtime, name)
-        Report.heading(name)
-        result = Shell.run(runtime.path, "-Ilib", file, env: runtime.env, timeout_s: SCENARIO_SECONDS_MAX)
-        if result.status.exitstatus == SCENARIO_SKIPPED
-          Report.skip(name, result.tail(1).strip)
-        elsif result.ok?
-          Report.count(name, passed: 1)
-        else
-          Report.count(name, failed: 1, note: result.verdict)
         end
       end
     end

@@ -41,7 +41,7 @@ module Broker
     def run(verb, *arguments)
       # A file, not a pipe: the broker inherits it and would keep a pipe open.
       output = File.join(@folder, "output")
-      done = system({"PROSODY_KAFKA_OWNER" => Process.pid.to_s}, SCRIPT, verb, @folder, *arguments, out: output, err: %i[child out])
+      done = system({"KAFKA_OWNER_PID" => Process.pid.to_s}, SCRIPT, verb, @folder, *arguments, out: output, err: %i[child out])
       text = File.read(output)
       raise "#{SCRIPT} #{verb} failed: #{text}" unless done
 
