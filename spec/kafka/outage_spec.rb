@@ -51,7 +51,7 @@ RSpec.describe "A broker that crashes", :kafka, order: :defined, seconds: 120 do
 
     @broker.kill
     standstill = longest_standstill { await_outcome(sendings, :failed) }
-    expect(standstill).to be < 0.5
+    expect(standstill).to be < 1
     @broker.up
     sendings.each { |sending| sending.outcomes.clear }
     await_outcome(sendings, :acknowledged)
@@ -65,7 +65,7 @@ RSpec.describe "A broker that crashes", :kafka, order: :defined, seconds: 120 do
     end
     seen.group_by(&:first).each_value { |pairs| expect(pairs.uniq).to eq(pairs.uniq.sort) }
     failures = sendings.flat_map(&:failures)
-    expect(failures.map(&:first)).to all(be_between(0.9, 1.5))
+    expect(failures.map(&:first)).to all(be_between(0.9, 2.5))
     expect(failures.map(&:last)).to all(match(/not acknowledged within 1 s \(.*#{Regexp.escape(address)}.*\)/))
   end
 
@@ -81,8 +81,8 @@ RSpec.describe "A broker that crashes", :kafka, order: :defined, seconds: 120 do
 
     took = nil
     standstill = longest_standstill { took = seconds { client.unsubscribe } }
-    expect(took).to be < 2.2
-    expect(standstill).to be < 0.5
+    expect(took).to be < 3
+    expect(standstill).to be < 1
     expect(client.consumer_state).to eq(:configured)
   end
 end

@@ -82,7 +82,7 @@ RSpec.describe "Shutdown while handlers run", :kafka do
     await_started(worker, [topic, 0, 1])
     status = nil
 
-    expect(seconds { status = worker.terminate }).to be < 2.5
+    expect(seconds { status = worker.terminate }).to be < 3.5
     expect(status).to be_success
     expect(worker.ended.to_a).to eq([[topic, 0, 0]])
     again = start
@@ -100,7 +100,7 @@ RSpec.describe "Shutdown while handlers run", :kafka do
       await_ended(worker, [done, 0, 2])
       status = nil
 
-      expect(seconds { status = worker.terminate }).to be < 5.2
+      expect(seconds { status = worker.terminate }).to be < 6
       expect([status.exitstatus, status.termsig]).to eq((on_term == "exit") ? [0, nil] : [nil, Signal.list["TERM"]])
 
       send_takes(done, 0)
@@ -148,7 +148,7 @@ RSpec.describe "Shutdown while handlers run", :kafka do
     # Part of the group's partitions is to be given up, and waits for its handlers.
     expect(pop(events)).to eq(:told)
 
-    expect(seconds { client.unsubscribe }).to be < 2.2
+    expect(seconds { client.unsubscribe }).to be < 3
     await_ended(other, *topics.map { |topic| [topic, 0, 0] })
   end
 

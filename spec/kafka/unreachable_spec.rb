@@ -42,11 +42,11 @@ RSpec.describe "A broker that cannot be reached", :kafka do
       end
     end
 
-    expect(standstill).to be < 0.5
+    expect(standstill).to be < 1
     results.each do |(address, _), error, took|
       expect(error).to be_a(Prosody::Error).and have_attributes(message: /no answer within 10 s/)
       expect(error.message).to include(address)
-      expect(took).to be_between(9.5, 11)
+      expect(took).to be_between(9.5, 12)
     end
     expect(results.first[1].message).to match(/refused/i)
     expect(clients.map(&:consumer_state)).to all(eq(:configured))
@@ -60,10 +60,10 @@ RSpec.describe "A broker that cannot be reached", :kafka do
       end
     end
 
-    expect(standstill).to be < 0.5
+    expect(standstill).to be < 1
     results.each do |(address), error, took|
       expect(error).to be_a(Prosody::Error).and have_attributes(message: /not acknowledged within 1.5 s .*; it may still arrive/)
-      expect(took).to be_between(1.4, 2.5)
+      expect(took).to be_between(1.4, 3.5)
       expect(error.message).to include(address)
     end
   end

@@ -156,7 +156,7 @@ RSpec.describe "a subscription", :mock do
       produce("k", 1)
       pop(started)
 
-      expect(seconds { client.unsubscribe }).to be_between(0.4, 1.5)
+      expect(seconds { client.unsubscribe }).to be_between(0.4, 2)
       expect(stopped.size).to eq(1)
       again = Thread::Queue.new
       client.subscribe(handler { |_, message| again << message.payload })
@@ -173,7 +173,7 @@ RSpec.describe "a subscription", :mock do
       produce("k", 1)
       pop(started)
 
-      expect(seconds { client.unsubscribe }).to be < 1.3
+      expect(seconds { client.unsubscribe }).to be < 2
       expect(log.wait_for(/given up although 1 of its handlers/)).to include("topic=#{topic}", "offset=0")
       stands_at = running
       Thread.pass
@@ -195,7 +195,7 @@ RSpec.describe "a subscription", :mock do
       produce("k", 1)
       pop(started)
 
-      expect(seconds { client.unsubscribe }).to be < 1.3
+      expect(seconds { client.unsubscribe }).to be < 2
       expect(client.consumer_state).to eq(:configured)
     end
 

@@ -153,7 +153,7 @@ async fn a_broker_that_crashes_is_waited_for() {
     let begin = Instant::now();
     member.log.close(Duration::from_secs(1)).await;
     assert!(
-        begin.elapsed() < Duration::from_millis(1500),
+        begin.elapsed() < Duration::from_secs(2),
         "{:?}",
         begin.elapsed()
     );

@@ -27,7 +27,7 @@ async fn a_description_ends_within_its_limit() {
         let limit = Duration::from_millis(600);
         let described = cluster().describe(&[topic.to_owned()], limit).await;
         assert!(
-            begin.elapsed() < limit + Duration::from_millis(300),
+            begin.elapsed() < limit + Duration::from_secs(1),
             "{:?}",
             begin.elapsed()
         );
@@ -51,7 +51,7 @@ async fn a_send_ends_within_send_timeout() {
     let begin = Instant::now();
     let sent = producer.send(outgoing(&topic, "key", "payload")).await;
     assert!(
-        begin.elapsed() < Duration::from_millis(1500),
+        begin.elapsed() < Duration::from_secs(2),
         "{:?}",
         begin.elapsed()
     );
@@ -79,7 +79,7 @@ async fn a_full_queue_does_not_grow_and_does_not_wait_for_ever() {
         assert!(matches!(sent, Err(SendError::TimedOut { .. })), "{sent:?}");
     }
     assert!(
-        begin.elapsed() < Duration::from_secs(3),
+        begin.elapsed() < Duration::from_secs(4),
         "{:?}",
         begin.elapsed()
     );
@@ -94,7 +94,7 @@ async fn a_member_is_made_and_closed_within_the_limit() {
     let close = log.close(limit);
     close.await;
     assert!(
-        begin.elapsed() < Duration::from_millis(600),
+        begin.elapsed() < Duration::from_millis(1300),
         "{:?}",
         begin.elapsed()
     );
@@ -115,7 +115,7 @@ async fn dropping_waits_for_nothing() {
     drop(producer);
     drop(cluster);
     assert!(
-        begin.elapsed() < Duration::from_millis(500),
+        begin.elapsed() < Duration::from_secs(1),
         "{:?}",
         begin.elapsed()
     );
@@ -140,7 +140,7 @@ async fn a_broker_that_says_nothing_is_no_answer_either() {
     let log = cluster.join(membership("group", &["topic"])).unwrap();
     log.close(limit).await;
     assert!(
-        begin.elapsed() < Duration::from_secs(3),
+        begin.elapsed() < Duration::from_secs(4),
         "{:?}",
         begin.elapsed()
     );
