@@ -9,8 +9,6 @@ $LOAD_PATH.unshift(File.expand_path("../../lib", __dir__))
 require "json"
 require "prosody"
 
-Prosody.logger = Logger.new($stderr, level: Logger::INFO)
-
 class RebalanceWorker < Prosody::EventHandler
   def initialize(path)
     super()
@@ -19,7 +17,8 @@ class RebalanceWorker < Prosody::EventHandler
 
   def on_message(context, message)
     event = "#{Process.pid} #{message.topic} #{message.partition} #{message.offset} #{message.key}"
-    note("start #{event}")
+    age = Time.now - message.timestamp
+    note("start #{event}", now - age)
     ending = "stop"
     work(context, message.payload.fetch("take"))
     ending = "end"
@@ -27,13 +26,24 @@ class RebalanceWorker < Prosody::EventHandler
     note("#{ending} #{event}")
   end
 
-  # One write each: other processes append to the same file, and lines must not mix.
-  def note(text)
-    @file.syswrite(format("%s %.6f\n", text, now))
+  # @param sent [Float, nil] when the message was sent, on the same clock
+  def note(text, sent = nil)
+    write(text, now, *sent)
     $stdout.syswrite("#{text}\n")
   end
 
+  # The log is what tells whose a partition is.
+  def note_owner(line)
+    kind, places = line.match(/(assigned|given up): (.+)\z/)&.captures
+    places&.split(", ")&.each { |place| write("#{(kind == "assigned") ? "got" : "gave"} #{Process.pid} #{place.tr("/", " ")}", now) }
+  end
+
   private
+
+  # One write each: other processes append to the same file, and lines must not mix.
+  def write(text, *clocks)
+    @file.syswrite(format("%s#{" %.6f" * clocks.size}\n", text, *clocks))
+  end
 
   def work(context, take)
     case take
@@ -65,6 +75,11 @@ signals = Thread::Queue.new
 trap("TERM") { signals << :term } unless options[:on_term] == "default"
 
 worker = RebalanceWorker.new(options.fetch(:path))
+Prosody.logger = Logger.new($stderr, level: Logger::INFO)
+Prosody.logger.formatter = lambda do |severity, _time, _program, text|
+  worker.note_owner(text)
+  "#{severity} #{text}\n"
+end
 client = Prosody::Client.new(**options.fetch(:client), kafka_config: options.fetch(:kafka_config).transform_keys(&:to_s))
 client.subscribe(worker)
 $stdout.syswrite("ready\n")

@@ -43,8 +43,12 @@ class WorkerProcess
 
   # @return [Set<Array>] what it has started and ended: topic, partition, offset
   attr_reader :started, :ended
+  # @return [Hash{Integer => Integer}] how many runs have ended, by partition
+  attr_reader :progress
   # @return [Integer]
   attr_reader :pid
+  # @return [String] what it does at SIGTERM
+  attr_reader :on_term
 
   # @param path [String] where its handlers write
   # @param on_term [String] what it does at SIGTERM: "unsubscribe", "exit" without that, or "default": nothing of its own
@@ -52,6 +56,8 @@ class WorkerProcess
   def initialize(path:, client:, kafka_config: {}, on_term: "unsubscribe")
     @started = Set.new
     @ended = Set.new
+    @progress = Hash.new(0)
+    @on_term = on_term
     arguments = JSON.generate(path: path, on_term: on_term, client: client, kafka_config: kafka_config)
     @log = Tempfile.new("prosody-worker")
     reader, writer = IO.pipe
@@ -77,6 +83,14 @@ class WorkerProcess
     wait(seconds)
   end
 
+  # Kills it, and returns when it is gone and all that it told is read.
+  #
+  # @return [Process::Status]
+  def kill
+    signal(:KILL)
+    wait
+  end
+
   def signal(name)
     Process.kill(name, @pid)
   end
@@ -94,13 +108,13 @@ class WorkerProcess
     @waiter.join
     @reader.join
     @lifeline.close
-    @log.unlink
+    @log.close!
   rescue Errno::ESRCH
     nil
   end
 
   def log_text
-    File.read(@log.path)
+    @log.path ? File.read(@log.path) : ""
   end
 
   def log_tail
@@ -115,7 +129,9 @@ class WorkerProcess
       case words
       in ["ready"] then @ready = true
       in ["start", _, topic, partition, offset, _] then @started << [topic, Integer(partition), Integer(offset)]
-      in ["end", _, topic, partition, offset, _] then @ended << [topic, Integer(partition), Integer(offset)]
+      in ["end", _, topic, partition, offset, _]
+        @ended << [topic, Integer(partition), Integer(offset)]
+        @progress[Integer(partition)] += 1
       else nil
       end
       changed.broadcast
