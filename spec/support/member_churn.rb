@@ -73,7 +73,7 @@ class MemberChurn
     way = @ways[number]
     leave(leaver, (way == "kill") ? :KILL : :TERM)
     @recoveries << await_progress(number)
-    ["#{leaver.pid} left by #{(way == "kill") ? way : leaver.on_term}", @recoveries.last]
+    ["#{leaver.name} left by #{(way == "kill") ? way : leaver.on_term}", @recoveries.last]
   end
 
   def join
@@ -87,13 +87,13 @@ class MemberChurn
   def leave(worker, signal)
     if signal == :KILL
       worker.kill
-      note("kill #{worker.pid}")
+      note("kill #{worker.name}")
     else
       status = worker.terminate
       ended_well = (worker.on_term == "default") ? status.termsig == Signal.list["TERM"] : status.success?
-      raise "process #{worker.pid} (#{worker.on_term}): #{status}\n#{worker.log_tail}" unless ended_well
+      raise "process #{worker.name} (#{worker.on_term}): #{status}\n#{worker.log_tail}" unless ended_well
 
-      note("exit #{worker.pid}")
+      note("exit #{worker.name}")
     end
     worker.progress.each { |partition, count| @progress[partition] += count }
     WorkerProcess.all.delete(worker)

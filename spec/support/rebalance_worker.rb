@@ -10,13 +10,14 @@ require "json"
 require "prosody"
 
 class RebalanceWorker < Prosody::EventHandler
-  def initialize(path)
+  def initialize(name, path)
     super()
+    @name = name
     @file = File.open(path, File::WRONLY | File::APPEND | File::CREAT)
   end
 
   def on_message(context, message)
-    event = "#{Process.pid} #{message.topic} #{message.partition} #{message.offset} #{message.key}"
+    event = "#{@name} #{message.topic} #{message.partition} #{message.offset} #{message.key}"
     age = Time.now - message.timestamp
     note("start #{event}", now - age)
     ending = "stop"
@@ -35,7 +36,7 @@ class RebalanceWorker < Prosody::EventHandler
   # The log is what tells whose a partition is.
   def note_owner(line)
     kind, places = line.match(/(assigned|given up): (.+)\z/)&.captures
-    places&.split(", ")&.each { |place| write("#{(kind == "assigned") ? "got" : "gave"} #{Process.pid} #{place.tr("/", " ")}", now) }
+    places&.split(", ")&.each { |place| write("#{(kind == "assigned") ? "got" : "gave"} #{@name} #{place.tr("/", " ")}", now) }
   end
 
   private
@@ -74,7 +75,7 @@ Thread.new { $stdin.read && exit!(1) }
 signals = Thread::Queue.new
 trap("TERM") { signals << :term } unless options[:on_term] == "default"
 
-worker = RebalanceWorker.new(options.fetch(:path))
+worker = RebalanceWorker.new(options.fetch(:name), options.fetch(:path))
 Prosody.logger = Logger.new($stderr, level: Logger::INFO)
 Prosody.logger.formatter = lambda do |severity, _time, _program, text|
   worker.note_owner(text)
@@ -85,5 +86,5 @@ client.subscribe(worker)
 $stdout.syswrite("ready\n")
 signals.pop
 client.unsubscribe unless options[:on_term] == "exit"
-worker.note("exit #{Process.pid}") unless options[:on_term] == "exit"
+worker.note("exit #{options.fetch(:name)}") unless options[:on_term] == "exit"
 exit

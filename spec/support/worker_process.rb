@@ -36,6 +36,10 @@ class WorkerProcess
       end
     end
 
+    def next_number
+      @number = (@number || 0) + 1
+    end
+
     def all
       @all ||= []
     end
@@ -47,6 +51,8 @@ class WorkerProcess
   attr_reader :progress
   # @return [Integer]
   attr_reader :pid
+  # @return [String] by what its handlers name it: process ids come again in long runs
+  attr_reader :name
   # @return [String] what it does at SIGTERM
   attr_reader :on_term
 
@@ -58,7 +64,8 @@ class WorkerProcess
     @ended = Set.new
     @progress = Hash.new(0)
     @on_term = on_term
-    arguments = JSON.generate(path: path, on_term: on_term, client: client, kafka_config: kafka_config)
+    @name = "p#{WorkerProcess.next_number}"
+    arguments = JSON.generate(name: @name, path: path, on_term: on_term, client: client, kafka_config: kafka_config)
     @log = Tempfile.new("prosody-worker")
     reader, writer = IO.pipe
     # It ends with us, whatever becomes of us.
@@ -97,7 +104,7 @@ class WorkerProcess
 
   # @return [Process::Status]
   def wait(seconds = SECONDS)
-    raise "process #{@pid} did not end within #{seconds} s\n#{log_tail}" unless @waiter.join(seconds)
+    raise "process #{@name} did not end within #{seconds} s\n#{log_tail}" unless @waiter.join(seconds)
 
     @reader.join
     @waiter.value
@@ -118,7 +125,7 @@ class WorkerProcess
   end
 
   def log_tail
-    "process #{@pid}:\n#{log_text.lines.last(15).join}"
+    "process #{@name}:\n#{log_text.lines.last(15).join}"
   end
 
   private
