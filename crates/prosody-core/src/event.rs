@@ -102,6 +102,13 @@ impl Event {
             Self::Message(message) => message.record.generation,
         }
     }
+
+    /// Bytes that it holds in memory, roughly.
+    pub(crate) fn weight(&self) -> usize {
+        match self {
+            Self::Message(message) => message.record.weight(),
+        }
+    }
 }
 
 /// Topic, partition, offset and key, as every log line about a message names them.
