@@ -11,5 +11,4 @@ topic = make_topic(partitions: AssignmentRounds::PARTITIONS)
 group = new_name("group")
 quick = QUICK_GROUP.merge("heartbeat.interval.ms" => 50)
 make = -> { kafka_client(topic: topic, group: group, send_timeout: 30, kafka_config: quick) }
-Prosody.logger = Logger.new($stderr, level: Logger::ERROR)
 AssignmentRounds.new(topic: topic, rounds: rounds, make: make).run

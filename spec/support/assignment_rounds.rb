@@ -15,6 +15,8 @@ class AssignmentRounds
   THREADS_MORE_MAX = 8
   ROUND_SECONDS = 60
 
+  # What the log says of a round is kept until the next one, to be shown if a check fails.
+  #
   # @param make [#call] makes a client that subscribes to the topic
   def initialize(topic:, rounds:, make:)
     @topic, @rounds, @make = topic, rounds, make
@@ -23,17 +25,23 @@ class AssignmentRounds
   end
 
   def run
+    Prosody.logger = @log = LogLines.new
     @host = @make.call
     @host.subscribe(handler)
     await_assigned(@host)
     @keys = key_of_each_partition
     @rounds.times do |number|
+      puts "round #{number}" if number > 0 && (number % 100).zero?
       @warm = measure if number == @rounds / 2
       round
+      @log.clear
     end
     report(measure)
     check("nothing was handled twice") { @handled.empty? }
     @host.unsubscribe
+  rescue Scenario::Failed
+    puts @log.to_a.last(60)
+    raise
   end
 
   private
@@ -49,10 +57,13 @@ class AssignmentRounds
   end
 
   def await_assigned(*clients)
+    shares = nil
     wait_until("each of #{clients.size} clients to have its share", ROUND_SECONDS) do
       shares = clients.map(&:assigned_partitions)
       shares.sum == PARTITIONS && shares.all?(&:positive?)
     end
+  rescue Scenario::Failed
+    raise Scenario::Failed, "after #{ROUND_SECONDS} s, guest and host have #{shares.join(" and ")} partitions"
   end
 
   def check_progress(what)

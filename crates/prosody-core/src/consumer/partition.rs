@@ -14,6 +14,10 @@ use super::assignment::Assignment;
 use super::status::Progress;
 use super::tracker::OffsetTracker;
 
+/// Records for which an empty buffer keeps its memory: a thousand of them that were full once would
+/// hold as much as when they were.
+const KEPT_CAPACITY: usize = 64;
+
 /// What waits in the buffers of partitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Load {
@@ -133,6 +137,9 @@ impl Partition {
     pub(crate) fn next_record(&mut self) -> Option<Record> {
         let record = self.buffer.pop_front()?;
         self.buffer_bytes -= record.weight();
+        if self.buffer.is_empty() && self.buffer.capacity() > KEPT_CAPACITY {
+            self.buffer = VecDeque::new();
+        }
         Some(record)
     }
 
@@ -235,5 +242,68 @@ impl Partition {
     pub(crate) fn uncommitted_watermark(&self) -> Option<i64> {
         let watermark = self.tracker.watermark()?;
         (self.committed.is_none_or(|committed| committed < watermark)).then_some(watermark)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::consumer::status::ConsumerStatus;
+    use crate::ledger::LedgerPartition;
+    use crate::record::{Generation, Headers, TopicId};
+
+    fn partition() -> Partition {
+        let name = LedgerPartition {
+            group_id: "group".into(),
+            topic_partition: TopicPartition::new("topic", 0),
+        };
+        let status = ConsumerStatus::new(Duration::from_secs(1));
+        let progress = status.add(&name.topic_partition);
+        let assignment = Assignment::new(name, Generation(1), TopicId(1));
+        Partition::new(Arc::new(assignment), progress)
+    }
+
+    fn record(offset: i64) -> Record {
+        Record {
+            topic_partition: TopicPartition::new("topic", 0),
+            generation: Generation(1),
+            offset,
+            leader_epoch: 0,
+            timestamp_ms: 0,
+            key: None,
+            payload: None,
+            headers: Headers::default(),
+        }
+    }
+
+    #[test]
+    fn what_was_full_once_does_not_keep_its_memory() {
+        let mut partition = partition();
+        for offset in 0..5_000 {
+            partition.buffer(record(offset));
+        }
+        for offset in 0..5_000 {
+            assert_eq!(partition.next_record().unwrap().offset, offset);
+        }
+        assert!(partition.buffer.capacity() <= KEPT_CAPACITY);
+        assert_eq!(partition.load(), Load::default());
+    }
+
+    #[test]
+    fn only_what_is_paused_and_waits_goes_back() {
+        let mut partition = partition();
+        assert_eq!(partition.rewind(), None);
+        partition.buffer(record(7));
+        partition.buffer(record(9));
+        assert_eq!(partition.rewind(), None);
+        partition.pause();
+        assert_eq!(partition.load().paused_records, 2);
+        assert_eq!(partition.rewind(), Some(7));
+        assert_eq!(partition.load(), Load::default());
+        assert_eq!(partition.rewind(), None);
+        assert!(partition.may_resume(4) && !partition.may_resume(4));
     }
 }

@@ -175,6 +175,18 @@ async fn large_events_do_not_fill_every_window() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_ledger_does_not_keep_the_record_of_its_key() {
+    let rig = Rig::start(1, settings());
+    rig.send("key", "1");
+    rig.settle().await;
+    let attempt = rig.puppet.only();
+    let of_record = message(&attempt).key.as_ref().unwrap();
+    let of_ledger = rig.store.keys.lock()[0].clone();
+    assert_eq!(*of_record, of_ledger);
+    assert_ne!(of_record.bytes().as_ptr(), of_ledger.bytes().as_ptr());
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_more_handlers_than_allowed_run_at_a_time() {
     let mut settings = settings();
     settings.max_concurrency = 3;

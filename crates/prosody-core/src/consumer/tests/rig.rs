@@ -18,7 +18,7 @@ use crate::attempt::Attempt;
 use crate::backoff::{Backoff, Randomness};
 use crate::clock::Clock;
 use crate::consumer::{Consumer, ConsumerHandle, ConsumerParts, ConsumerSettings};
-use crate::event::{Event, Message};
+use crate::event::{Event, Key, Message};
 use crate::handler::Handler;
 use crate::in_process::{InProcessCluster, Member};
 use crate::ledger::{Claim, Coordinate, LedgerKey, LedgerPartition, Rows, Transaction};
@@ -257,6 +257,8 @@ pub(super) struct TestStore {
     speaks: Notify,
     pub(super) refuses: AtomicBool,
     pub(super) hydrations: AtomicUsize,
+    /// Keys of the ledgers that were read.
+    pub(super) keys: Mutex<Vec<Key>>,
 }
 
 impl TestStore {
@@ -325,6 +327,7 @@ impl Store for TestStore {
     ) -> BoxFuture<'a, Result<Rows, StoreError>> {
         async move {
             self.hydrations.fetch_add(1, Ordering::Relaxed);
+            self.keys.lock().push(ledger.key.clone());
             self.unless_silent(Silent::Hydrate).await;
             self.memory.hydrate(ledger, claim).await
         }
