@@ -16,6 +16,7 @@ puts "#{rounds} rounds, #{messages} messages, SEED=#{seed}"
 address = broker
 Prosody.logger = Logger.new($stderr, level: Logger::WARN)
 file = ENV.fetch("LOG") { Tempfile.create("prosody-members").path }
+File.write(file, "")
 sender = Prosody::Client.new(bootstrap_servers: address, source_system: "scenario", send_timeout: 30)
 client = {bootstrap_servers: address, group_id: new_name("group"), store: :memory, source_system: "scenario",
           commit_interval: 0.2, shutdown_timeout: 10, max_concurrency: 64, probe_port: nil, telemetry_enabled: false}

@@ -15,7 +15,7 @@ class MemberChurn
   # Until each partition gets on again: a session's timeout, twice, and what a loaded machine takes.
   PROGRESS_SECONDS = 60
   # Handlers take up to so long: most a fifth of that, a tenth of them more.
-  TAKE_MAX = 1.0
+  TAKE_MAX = 2.0
   WAYS = %w[unsubscribe exit default].freeze
 
   # @return [Array<Float>] seconds of each round from its leave to progress on every partition
