@@ -2,14 +2,16 @@
 
 require "socket"
 
-# As much of Kafka's protocol as it takes to make topics: milliseconds, where a command line tool takes seconds.
+# As much of Kafka's protocol as it takes to make topics and look at a group's offsets: milliseconds, where a command
+# line tool takes seconds.
 class KafkaProtocol
+  OFFSET_FETCH = [9, 2].freeze
   METADATA = [3, 4].freeze
   CREATE_TOPICS = [19, 4].freeze
   DELETE_TOPICS = [20, 3].freeze
   TIMEOUT_MS = 15_000
   ALREADY_EXISTS = 36
-  private_constant :METADATA, :CREATE_TOPICS, :DELETE_TOPICS, :TIMEOUT_MS, :ALREADY_EXISTS
+  private_constant :OFFSET_FETCH, :METADATA, :CREATE_TOPICS, :DELETE_TOPICS, :TIMEOUT_MS, :ALREADY_EXISTS
 
   def initialize(address)
     @host, port = address.split(",").first.split(":")
@@ -37,6 +39,22 @@ class KafkaProtocol
         raise "topic #{name} was not deleted: #{code}" unless code.zero?
       end
       await("the end of #{names.join(", ")}") { leaders(names).empty? }
+    end
+  end
+
+  # What a group has committed. The broker has to be the group's coordinator, as one that is alone is.
+  #
+  # @return [Hash{Integer => Integer}, nil] offsets by partition, without those that have none; nil if the broker has
+  #   just now no answer
+  def committed(group, topic, partitions)
+    connected do
+      wanted = string(topic) + array(Array.new(partitions) { |number| [number].pack("l>") })
+      answer = ask(OFFSET_FETCH, string(group) + array([wanted]))
+      topics = answer.list { [answer.string, answer.list { [answer.int32, answer.int64, answer.string, answer.int16] }] }
+      offsets = topics.flat_map(&:last)
+      next if [answer.int16, *offsets.map(&:last)].any?(&:nonzero?)
+
+      offsets.to_h { |partition, offset, *| [partition, offset] }.reject { |_, offset| offset.negative? }
     end
   end
 
@@ -104,6 +122,8 @@ class KafkaProtocol
     def int16 = take(2).unpack1("s>")
 
     def int32 = take(4).unpack1("l>")
+
+    def int64 = take(8).unpack1("q>")
 
     def string
       size = int16

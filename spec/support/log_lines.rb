@@ -26,6 +26,11 @@ class LogLines < Logger
     @mutex.synchronize { @lines.dup }
   end
 
+  # Forgets what was said so far.
+  def clear
+    @mutex.synchronize { @lines.clear }
+  end
+
   def grep(pattern)
     to_a.grep(pattern)
   end

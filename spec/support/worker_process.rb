@@ -36,6 +36,10 @@ class WorkerProcess
       end
     end
 
+    def next_number
+      @number = (@number || 0) + 1
+    end
+
     def all
       @all ||= []
     end
@@ -43,8 +47,14 @@ class WorkerProcess
 
   # @return [Set<Array>] what it has started and ended: topic, partition, offset
   attr_reader :started, :ended
+  # @return [Hash{Integer => Integer}] how many runs have ended, by partition
+  attr_reader :progress
   # @return [Integer]
   attr_reader :pid
+  # @return [String] by what its handlers name it: process ids come again in long runs
+  attr_reader :name
+  # @return [String] what it does at SIGTERM
+  attr_reader :on_term
 
   # @param path [String] where its handlers write
   # @param on_term [String] what it does at SIGTERM: "unsubscribe", "exit" without that, or "default": nothing of its own
@@ -52,7 +62,10 @@ class WorkerProcess
   def initialize(path:, client:, kafka_config: {}, on_term: "unsubscribe")
     @started = Set.new
     @ended = Set.new
-    arguments = JSON.generate(path: path, on_term: on_term, client: client, kafka_config: kafka_config)
+    @progress = Hash.new(0)
+    @on_term = on_term
+    @name = "p#{WorkerProcess.next_number}"
+    arguments = JSON.generate(name: @name, path: path, on_term: on_term, client: client, kafka_config: kafka_config)
     @log = Tempfile.new("prosody-worker")
     reader, writer = IO.pipe
     # It ends with us, whatever becomes of us.
@@ -77,13 +90,21 @@ class WorkerProcess
     wait(seconds)
   end
 
+  # Kills it, and returns when it is gone and all that it told is read.
+  #
+  # @return [Process::Status]
+  def kill
+    signal(:KILL)
+    wait
+  end
+
   def signal(name)
     Process.kill(name, @pid)
   end
 
   # @return [Process::Status]
   def wait(seconds = SECONDS)
-    raise "process #{@pid} did not end within #{seconds} s\n#{log_tail}" unless @waiter.join(seconds)
+    raise "process #{@name} did not end within #{seconds} s\n#{log_tail}" unless @waiter.join(seconds)
 
     @reader.join
     @waiter.value
@@ -94,17 +115,17 @@ class WorkerProcess
     @waiter.join
     @reader.join
     @lifeline.close
-    @log.unlink
+    @log.close!
   rescue Errno::ESRCH
     nil
   end
 
   def log_text
-    File.read(@log.path)
+    @log.path ? File.read(@log.path) : ""
   end
 
   def log_tail
-    "process #{@pid}:\n#{log_text.lines.last(15).join}"
+    "process #{@name}:\n#{log_text.lines.last(15).join}"
   end
 
   private
@@ -115,7 +136,9 @@ class WorkerProcess
       case words
       in ["ready"] then @ready = true
       in ["start", _, topic, partition, offset, _] then @started << [topic, Integer(partition), Integer(offset)]
-      in ["end", _, topic, partition, offset, _] then @ended << [topic, Integer(partition), Integer(offset)]
+      in ["end", _, topic, partition, offset, _]
+        @ended << [topic, Integer(partition), Integer(offset)]
+        @progress[Integer(partition)] += 1
       else nil
       end
       changed.broadcast

@@ -35,6 +35,12 @@ impl Key {
         Ok(Self(bytes))
     }
 
+    /// The same in memory of its own: a key is a slice of its record, and whoever keeps it would
+    /// keep the payload, too.
+    pub(crate) fn detached(&self) -> Self {
+        Self(Bytes::copy_from_slice(&self.0))
+    }
+
     /// Its bytes.
     pub fn bytes(&self) -> &Bytes {
         &self.0
@@ -100,6 +106,13 @@ impl Event {
     pub fn generation(&self) -> Generation {
         match self {
             Self::Message(message) => message.record.generation,
+        }
+    }
+
+    /// Bytes that it holds in memory, roughly.
+    pub(crate) fn weight(&self) -> usize {
+        match self {
+            Self::Message(message) => message.record.weight(),
         }
     }
 }

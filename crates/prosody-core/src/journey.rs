@@ -188,7 +188,7 @@ impl Journey {
         }
         let name = LedgerKey {
             partition: assignment.partition().clone(),
-            key: key.clone(),
+            key: key.detached(),
         };
         let mut tries = 0;
         loop {

@@ -177,6 +177,10 @@ pub trait Log: Send + Sync + 'static {
     /// Stops delivery of these partitions' records until [`Log::resume`].
     fn pause(&self, partitions: &[TopicPartition]);
 
+    /// Goes back: after its resume, a paused partition's records come from `offset` on. Of an
+    /// assignment that is not the partition's present one, it changes nothing.
+    fn rewind(&self, partition: &TopicPartition, generation: Generation, offset: i64);
+
     /// Ends a [`Log::pause`].
     fn resume(&self, partitions: &[TopicPartition]);
 

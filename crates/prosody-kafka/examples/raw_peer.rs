@@ -2,7 +2,8 @@
 //!
 //! `raw_peer consume BROKER TOPIC MESSAGES` prints messages per second of a consumer that counts;
 //! `raw_peer produce BROKER TOPIC MESSAGES` prints p50 and p99 of acknowledged sends, one at a time,
-//! in microseconds; `raw_peer fill BROKER TOPIC MESSAGES KEYS` fills a topic with 100-byte JSON.
+//! in microseconds; `raw_peer fill BROKER TOPIC MESSAGES KEYS [BYTES]` fills a topic with JSON of 100 bytes, or
+//! so many.
 
 #![allow(
     clippy::unwrap_used,
@@ -29,7 +30,13 @@ fn main() {
     match command.as_str() {
         "consume" => consume(broker, topic, messages),
         "produce" => produce(broker, topic, messages),
-        "fill" => fill(broker, topic, messages, rest[0].parse().unwrap()),
+        "fill" => {
+            let payload = rest.get(1).map_or_else(
+                || PAYLOAD.to_owned(),
+                |bytes| format!("\"{}\"", "x".repeat(bytes.parse::<usize>().unwrap() - 2)),
+            );
+            fill(broker, topic, messages, rest[0].parse().unwrap(), &payload);
+        }
         other => panic!("no command {other}"),
     }
 }
@@ -85,8 +92,8 @@ fn producer(broker: &str) -> (Producer, Receiver<KafkaResult<()>>) {
     (producer, acknowledgements)
 }
 
-fn send(producer: &Producer, topic: &str, key: &str) {
-    let record = BaseRecord::to(topic).key(key).payload(PAYLOAD);
+fn send(producer: &Producer, topic: &str, key: &str, payload: &str) {
+    let record = BaseRecord::to(topic).key(key).payload(payload);
     producer.send(record).map_err(|(error, _)| error).unwrap();
 }
 
@@ -97,7 +104,7 @@ fn produce(broker: &str, topic: &str, messages: usize) {
     let mut times = Vec::with_capacity(messages);
     for number in 0..messages + messages / 10 {
         let begin = Instant::now();
-        send(&producer, topic, &format!("key-{}", number % 100));
+        send(&producer, topic, &format!("key-{}", number % 100), PAYLOAD);
         acknowledgements.recv().unwrap().unwrap();
         // The first tenth warms up.
         if number >= messages / 10 {
@@ -108,15 +115,16 @@ fn produce(broker: &str, topic: &str, messages: usize) {
     println!("{} {}", times[messages / 2], times[messages * 99 / 100]);
 }
 
-fn fill(broker: &str, topic: &str, messages: usize, keys: usize) {
+fn fill(broker: &str, topic: &str, messages: usize, keys: usize, payload: &str) {
     let (producer, acknowledgements) = producer(broker);
+    let in_flight = (64 * 1024 * 1024 / payload.len()).min(10_000);
     for number in 0..messages {
-        send(&producer, topic, &format!("key-{}", number % keys));
-        if number >= 10_000 {
+        send(&producer, topic, &format!("key-{}", number % keys), payload);
+        if number >= in_flight {
             acknowledgements.recv().unwrap().unwrap();
         }
     }
-    for _ in 0..messages.min(10_000) {
+    for _ in 0..messages.min(in_flight) {
         acknowledgements.recv().unwrap().unwrap();
     }
 }

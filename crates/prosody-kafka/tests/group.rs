@@ -256,6 +256,102 @@ async fn paused_partitions_wait_and_lose_nothing() {
     member.close().await;
 }
 
+#[tokio::test]
+async fn a_paused_partition_goes_back_and_loses_nothing() {
+    let Some(broker) = broker() else { return };
+    let topic = topic(&broker, 1).await;
+    let cluster = cluster(&broker, &[]);
+    let producer = cluster.producer().unwrap();
+    let group = unique("group");
+    let mut member = Member::join(&cluster, &group, &[&topic]);
+    member.until_assigned(1).await;
+    let partition = TopicPartition::new(topic.clone(), 0);
+    let generation = member.assigned[&partition].generation;
+    send_numbers(&producer, &topic, 0..5_000).await;
+    member.until_records(1).await;
+    // Again and again, while records are on their way.
+    for round in 0..20_usize {
+        member.log.pause(std::slice::from_ref(&partition));
+        member.during(Duration::from_millis(5)).await;
+        let back = member.records.len() * round / 20;
+        member.records.truncate(back);
+        let offset = i64::try_from(back).unwrap();
+        member.log.rewind(&partition, generation, offset);
+        if round % 2 == 0 {
+            member.during(Duration::from_millis(5)).await;
+            assert_eq!(
+                member.records.len(),
+                back,
+                "nothing comes while it is paused"
+            );
+        }
+        member.log.resume(std::slice::from_ref(&partition));
+        member.until_records(back + 1).await;
+    }
+    // Of another assignment.
+    member.log.pause(std::slice::from_ref(&partition));
+    let other = prosody_core::record::Generation(generation.0 + 1);
+    member.log.rewind(&partition, other, 0);
+    member.log.resume(std::slice::from_ref(&partition));
+    member.until_records(5_000).await;
+    member.during(Duration::from_millis(300)).await;
+    assert_eq!(member.records.len(), 5_000);
+    assert_in_order(&member);
+    member.close().await;
+}
+
+#[tokio::test]
+async fn a_rebalance_does_not_undo_a_rewind() {
+    let Some(broker) = broker() else { return };
+    let topic = topic(&broker, 2).await;
+    let cluster = cluster(&broker, &[]);
+    let producer = cluster.producer().unwrap();
+    let group = unique("group");
+    let mut first = Member::join(&cluster, &group, &[&topic]);
+    first.until_assigned(2).await;
+    send_numbers(&producer, &topic, 0..2_000).await;
+    first.until_records(2_000).await;
+    let all: Vec<TopicPartition> = first.assigned.keys().cloned().collect();
+    first.log.pause(&all);
+    for partition in &all {
+        first
+            .log
+            .rewind(partition, first.assigned[partition].generation, 0);
+    }
+    // librdkafka pauses and resumes what is kept while a partition changes hands.
+    let mut second = Member::join(&cluster, &group, &[&topic]);
+    first
+        .until("a partition is revoked", |member| {
+            !member.revoked.is_empty()
+        })
+        .await;
+    first.during(Duration::from_millis(200)).await;
+    let moved = first.revoked[0].clone();
+    first.give_up();
+    tokio::join!(
+        second.until_assigned(1),
+        first.during(Duration::from_secs(1))
+    );
+    first.records.clear();
+    let kept = all.iter().find(|partition| **partition != moved).unwrap();
+    first.log.resume(std::slice::from_ref(kept));
+    let end = common::end_of(&broker, kept).await;
+    first
+        .until("the kept partition is read again", |member| {
+            member.records.len() >= usize::try_from(end).unwrap()
+        })
+        .await;
+    assert_in_order(&first);
+    assert!(
+        first
+            .records
+            .iter()
+            .all(|record| record.topic_partition == *kept)
+    );
+    second.close().await;
+    first.close().await;
+}
+
 /// Every partition's offsets are without gap or repetition.
 fn assert_in_order(member: &Member) {
     let mut next = std::collections::HashMap::new();

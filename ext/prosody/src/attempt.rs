@@ -43,7 +43,7 @@ impl NativeAttempt {
     fn message(ruby: &Ruby, rb_self: &Self) -> Result<NativeMessage, Error> {
         let attempt = rb_self.attempt.get(ruby)?;
         let Event::Message(_) = attempt.event();
-        Ok(NativeMessage::new(attempt.shared_event()))
+        Ok(NativeMessage::new(ruby, attempt.shared_event()))
     }
 
     fn has_ledger(ruby: &Ruby, rb_self: &Self) -> Result<bool, Error> {

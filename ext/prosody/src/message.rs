@@ -9,17 +9,32 @@ use prosody_core::event::{Event, Message};
 
 use crate::fork::Owned;
 
+/// Records that are smaller are not reported to Ruby's garbage collector: their objects alone bring
+/// it about often enough.
+const REPORTED_BYTES_MIN: usize = 4_096;
+
 /// See the module.
 #[magnus::wrap(class = "Prosody::Message", free_immediately)]
 pub struct NativeMessage {
     event: Owned<Arc<Event>>,
+    /// Bytes that the garbage collector was told of: it sees a small object only, and would let
+    /// large records pile up behind those that nobody refers to any more.
+    reported: isize,
 }
 
 impl NativeMessage {
     /// The message of an event.
-    pub fn new(event: Arc<Event>) -> Self {
+    pub fn new(ruby: &Ruby, event: Arc<Event>) -> Self {
+        let Event::Message(message) = &*event;
+        let bytes = message.record.weight();
+        let mut reported = 0;
+        if bytes >= REPORTED_BYTES_MIN {
+            reported = isize::try_from(bytes).unwrap_or(0);
+            ruby.gc_adjust_memory_usage(reported);
+        }
         Self {
             event: Owned::new(event),
+            reported,
         }
     }
 
@@ -72,6 +87,18 @@ impl NativeMessage {
             headers.aset(name, value)?;
         }
         Ok(headers)
+    }
+}
+
+impl Drop for NativeMessage {
+    fn drop(&mut self) {
+        if self.reported == 0 {
+            return;
+        }
+        // The garbage collector drops it, on a thread of Ruby's.
+        if let Ok(ruby) = Ruby::get() {
+            ruby.gc_adjust_memory_usage(-self.reported);
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 use crate::attempt::{Attempt, CancelReason};
 use crate::event::Event;
@@ -146,6 +147,15 @@ impl Assignment {
         let address = std::ptr::from_ref(attempt) as usize;
         self.attempts.lock().remove(&address);
         self.attempt_ended.notify_waiters();
+    }
+
+    /// Since when a handler of this event runs.
+    pub(crate) fn running_since(&self, event: &Event) -> Option<Instant> {
+        let attempts = self.attempts.lock();
+        let attempt = attempts
+            .values()
+            .find(|attempt| std::ptr::eq(attempt.event(), event))?;
+        attempt.begun_at()
     }
 
     /// Handlers that have not ended.

@@ -5,17 +5,19 @@
 //! time is a journey or an errand, and comes back as a value.
 
 mod assignment;
+mod backpressure;
 mod errand;
 mod handover;
 mod partition;
 mod rebalance;
 mod settings;
+mod stalls;
 mod status;
 #[cfg(test)]
 mod tests;
 mod tracker;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +34,7 @@ use crate::event::Event;
 use crate::handler::Handler;
 use crate::journey::{Ending, Journey};
 use crate::ledger_writer::LedgerRoom;
-use crate::log::{Intake, Log, LogError, LogEvent};
+use crate::log::{Log, LogError, LogEvent};
 use crate::record::{Record, TopicPartition};
 use crate::store::Store;
 
@@ -44,16 +46,6 @@ pub use tracker::{OffsetTracker, SPAN_MAX};
 use errand::Errand;
 use handover::Handover;
 use partition::{Load, Partition};
-
-/// Records that may wait in all buffers together before no more are taken.
-const FED_RECORDS: usize = 4_096;
-
-/// The same in bytes.
-const FED_BYTES: usize = 8 * 1024 * 1024;
-
-/// How long records of all partitions wait because of those that have many. A pause throws away
-/// what the client has fetched ahead, so partitions that are worked off sooner are never paused.
-const UNFED_MAX: Duration = Duration::from_millis(500);
 
 /// What leaving the group may take; it goes on in the background after that.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
@@ -112,6 +104,8 @@ pub struct Consumer {
     /// Ended assignments some of whose handlers still run.
     departed: Vec<Arc<Assignment>>,
     load: Load,
+    /// Partitions that could take more events if others had not taken so many bytes.
+    crowded: BTreeSet<TopicPartition>,
     /// Since when much is waiting although some partitions have nothing.
     unfed_since: Option<Instant>,
     journeys: FuturesUnordered<BoxFuture<'static, (Arc<Event>, Ending)>>,
@@ -161,6 +155,7 @@ impl Consumer {
             partitions: HashMap::default(),
             departed: Vec::new(),
             load: Load::default(),
+            crowded: BTreeSet::new(),
             unfed_since: None,
             journeys: FuturesUnordered::new(),
             errands: FuturesUnordered::new(),
@@ -193,7 +188,9 @@ impl Consumer {
                 Wake::Errand(errand) => self.errand_done(errand),
                 Wake::Time => {}
             }
+            self.admit_crowded();
             self.pause_if_due();
+            self.rewind_if_due();
             self.commit_if_due();
             self.advance_handover();
             self.report_stalls();
@@ -257,49 +254,6 @@ impl Consumer {
         times.into_iter().flatten().min().unwrap_or(self.stalls_at)
     }
 
-    /// While much is waiting, taking more would only move it from the client's buffers into ours.
-    fn intake(&self) -> Intake {
-        if self.is_full() {
-            Intake::Closed
-        } else {
-            Intake::Open
-        }
-    }
-
-    fn is_full(&self) -> bool {
-        self.load.records >= FED_RECORDS || self.load.bytes >= FED_BYTES
-    }
-
-    /// When the partitions that have much waiting are paused, for the sake of those without.
-    fn pause_at(&mut self) -> Option<Instant> {
-        let somebody_waits = self.load.fed < self.partitions.len();
-        if !(self.is_full() && somebody_waits) {
-            self.unfed_since = None;
-            return None;
-        }
-        Some(*self.unfed_since.get_or_insert_with(Instant::now) + UNFED_MAX)
-    }
-
-    fn pause_if_due(&mut self) {
-        if self.pause_at().is_none_or(|at| Instant::now() < at) {
-            return;
-        }
-        let holders = (self.load.fed - self.load.paused).max(1);
-        let share = self.load.bytes / holders / 2;
-        let mut heavy: Vec<_> = self.partitions.iter_mut().collect();
-        heavy.retain(|(_, partition)| partition.load().bytes >= share.max(1));
-        let mut names = Vec::new();
-        for (topic_partition, partition) in heavy {
-            let before = partition.load();
-            partition.pause();
-            self.load.replace(before, partition.load());
-            names.push(topic_partition.clone());
-        }
-        names.sort();
-        self.unfed_since = None;
-        self.log.pause(&names);
-    }
-
     fn take(&mut self, records: Vec<Record>) {
         let mut touched: Vec<TopicPartition> = Vec::new();
         for record in records {
@@ -331,7 +285,17 @@ impl Consumer {
             return;
         };
         let before = partition.load();
-        while let Some(record) = partition.next_record(self.settings.max_uncommitted) {
+        let others = self.load.taken_bytes - before.taken_bytes;
+        while partition.has_next(self.settings.max_uncommitted) {
+            if others + partition.taken_bytes >= backpressure::TAKEN_BYTES
+                && partition.tracker.unfinished() > 0
+            {
+                self.crowded.insert(topic_partition.clone());
+                break;
+            }
+            let Some(record) = partition.next_record() else {
+                break;
+            };
             let offset = record.offset;
             if !partition.tracker.start(offset) {
                 partition.warn_of_repeat(&record);
@@ -341,6 +305,8 @@ impl Consumer {
                 partition.tracker.finish(offset);
                 continue;
             };
+            partition.taken_bytes += event.weight();
+            partition.tracker.hold(&event);
             if let Some(event) = partition.enqueue(event) {
                 let start = start_journey(&self.journey, partition, event);
                 self.journeys.push(start);
@@ -354,7 +320,7 @@ impl Consumer {
         if partition.must_pause_again() {
             partition.pause();
             self.log.pause(std::slice::from_ref(topic_partition));
-        } else if partition.may_resume() {
+        } else if partition.may_resume(self.settings.max_uncommitted) {
             self.log.resume(std::slice::from_ref(topic_partition));
         }
         self.load.replace(before, partition.load());
@@ -387,6 +353,9 @@ impl Consumer {
         match ending {
             Ending::Done => {
                 partition.tracker.finish(message.record.offset);
+                let before = partition.load();
+                partition.taken_bytes -= event.weight();
+                self.load.replace(before, partition.load());
                 partition
                     .progress
                     .note(partition.tracker.oldest_unfinished());
@@ -412,31 +381,6 @@ impl Consumer {
             self.journeys.push(start);
         }
         self.admit(topic_partition);
-    }
-
-    /// Tells once of each partition that has come to stand still.
-    fn report_stalls(&mut self) {
-        let now = Instant::now();
-        if now < self.stalls_at {
-            return;
-        }
-        self.stalls_at = now
-            + (self.settings.stall_threshold / 4)
-                .clamp(Duration::from_millis(100), Duration::from_secs(10));
-        let stalls = self.status.stalls();
-        for stall in &stalls {
-            if !self.reported_stalls.contains(&stall.topic_partition) {
-                let TopicPartition { topic, partition } = &stall.topic_partition;
-                let (offset, seconds) = (stall.offset, stall.since.elapsed().as_secs());
-                warn!(
-                    "partition is stalled: no event has ended for {seconds} s topic={topic} partition={partition} offset={offset}"
-                );
-            }
-        }
-        self.reported_stalls = stalls
-            .into_iter()
-            .map(|stall| stall.topic_partition)
-            .collect();
     }
 }
 

@@ -182,6 +182,19 @@ impl Group {
         }
     }
 
+    pub(super) fn rewind(
+        &mut self,
+        id: MemberId,
+        partition: &TopicPartition,
+        generation: Generation,
+        offset: i64,
+    ) {
+        let claim = self.claim_of(id, partition);
+        if let Some(claim) = claim.filter(|claim| claim.generation == generation) {
+            claim.position = offset;
+        }
+    }
+
     pub(super) fn resume(
         &mut self,
         id: MemberId,

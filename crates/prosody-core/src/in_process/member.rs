@@ -12,7 +12,7 @@ use super::cluster::Shared;
 use super::group::{Group, MemberId, Wakes};
 use super::topic::Topics;
 use crate::log::{Intake, LoadError, Log, LogError, LogEvent, Watermark};
-use crate::record::{Coordinates, Record, TopicPartition};
+use crate::record::{Coordinates, Generation, Record, TopicPartition};
 
 /// A member of a group. Dropped without [`Log::close`] it leaves the group all the same.
 ///
@@ -102,6 +102,10 @@ impl Log for Member {
 
     fn pause(&self, partitions: &[TopicPartition]) {
         self.in_group(|group, _, _| group.pause(self.id, partitions));
+    }
+
+    fn rewind(&self, partition: &TopicPartition, generation: Generation, offset: i64) {
+        self.in_group(|group, _, _| group.rewind(self.id, partition, generation, offset));
     }
 
     fn resume(&self, partitions: &[TopicPartition]) {

@@ -8,7 +8,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use prosody_core::in_process::Member;
 use prosody_core::log::{Intake, LoadError, Log, LogError, LogEvent, Watermark};
-use prosody_core::record::{Coordinates, Record, TopicPartition};
+use prosody_core::record::{Coordinates, Generation, Record, TopicPartition};
 use tokio::time::sleep;
 
 use super::truth::Truth;
@@ -78,6 +78,10 @@ impl Log for WatchedLog {
 
     fn pause(&self, partitions: &[TopicPartition]) {
         self.member.pause(partitions);
+    }
+
+    fn rewind(&self, partition: &TopicPartition, generation: Generation, offset: i64) {
+        self.member.rewind(partition, generation, offset);
     }
 
     fn resume(&self, partitions: &[TopicPartition]) {

@@ -21,7 +21,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use prosody_core::log::{Intake, LoadError, Log, LogError, LogEvent, Membership, Watermark};
-use prosody_core::record::{Coordinates, Record, TopicPartition};
+use prosody_core::record::{Coordinates, Generation, Record, TopicPartition};
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use tokio::sync::{oneshot, watch};
@@ -46,6 +46,7 @@ enum Command {
     Commit(Vec<Watermark>, Answer<()>),
     Positions(Vec<TopicPartition>, Answer<Vec<Option<i64>>>),
     Pause(Vec<TopicPartition>),
+    Rewind(TopicPartition, Generation, i64),
     Resume(Vec<TopicPartition>),
     GiveUp(Vec<TopicPartition>),
 }
@@ -192,6 +193,12 @@ impl Log for KafkaMember {
     fn pause(&self, partitions: &[TopicPartition]) {
         let known = self.shared.outbox.pause(partitions);
         self.send(Command::Pause(known));
+    }
+
+    fn rewind(&self, partition: &TopicPartition, generation: Generation, offset: i64) {
+        if self.shared.outbox.begin_rewind(partition, generation) {
+            self.send(Command::Rewind(partition.clone(), generation, offset));
+        }
     }
 
     fn resume(&self, partitions: &[TopicPartition]) {

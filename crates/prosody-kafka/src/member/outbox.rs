@@ -40,6 +40,9 @@ struct State {
     /// Records of paused partitions that were on their way already. They do not count against the
     /// bounds, but are bounded by them: after the pause no more are read.
     held: HashMap<TopicPartition, Vec<Record>>,
+    /// Partitions that go back, and how often they are yet to: what the poll thread adds before is
+    /// from after the place to which they go.
+    rewinding: HashMap<TopicPartition, usize>,
     ended: bool,
 }
 
@@ -95,8 +98,15 @@ impl Outbox {
         low
     }
 
-    pub fn add_records(&self, records: Vec<Record>, bytes: usize) {
+    pub fn add_records(&self, mut records: Vec<Record>, mut bytes: usize) {
         let mut state = self.state.lock();
+        if !state.rewinding.is_empty() {
+            records.retain(|record| !state.rewinding.contains_key(&record.topic_partition));
+            bytes = records.iter().map(Record::weight).sum();
+        }
+        if records.is_empty() {
+            return;
+        }
         state.add(Batch { records, bytes });
         drop(state);
         self.ready.notify_one();
@@ -108,6 +118,7 @@ impl Outbox {
             let partition = assigned.topic_partition.clone();
             // A pause that came late, for the assignment before, does not hold for this one.
             state.paused.remove(&partition);
+            state.rewinding.remove(&partition);
             state.owned.insert(partition, assigned.generation);
         }
         state.news.push_back(LogEvent::Assigned(partitions));
@@ -162,6 +173,32 @@ impl Outbox {
         let known: Vec<TopicPartition> = partitions.iter().filter(owned).cloned().collect();
         state.paused.extend(known.iter().cloned());
         known
+    }
+
+    /// Drops a partition's records, and those that come before [`Outbox::rewound`]. `false`: its
+    /// assignment is another one.
+    pub fn begin_rewind(&self, partition: &TopicPartition, generation: Generation) -> bool {
+        let mut state = self.state.lock();
+        let present = state.owned.get(partition) == Some(&generation);
+        if present {
+            state.purge(std::slice::from_ref(partition));
+            *state.rewinding.entry(partition.clone()).or_default() += 1;
+        }
+        present
+    }
+
+    /// The poll thread has gone back: what it adds from now on counts.
+    pub fn rewound(&self, partition: &TopicPartition, generation: Generation) {
+        let mut state = self.state.lock();
+        if state.owned.get(partition) != Some(&generation) {
+            return;
+        }
+        if let Some(left) = state.rewinding.get_mut(partition) {
+            *left -= 1;
+            if *left == 0 {
+                state.rewinding.remove(partition);
+            }
+        }
     }
 
     /// Lets go of what was held back.
@@ -265,6 +302,7 @@ impl State {
         for partition in partitions {
             self.owned.remove(partition);
             self.paused.remove(partition);
+            self.rewinding.remove(partition);
             self.held.remove(partition);
         }
     }
@@ -334,6 +372,53 @@ mod tests {
         assert_eq!(offsets(&outbox), [(0, 0), (0, 1), (0, 2)]);
         let state = outbox.state.lock();
         assert_eq!((state.records, state.bytes), (0, 0));
+    }
+
+    #[test]
+    fn what_was_under_way_before_a_rewind_does_not_arrive_after_it() {
+        let outbox = outbox();
+        outbox.add_records(vec![record(0, 0), record(0, 1), record(1, 0)], 3);
+        outbox.pause(&[partition(0)]);
+        assert_eq!(offsets(&outbox), [(1, 0)]);
+        outbox.add_records(vec![record(0, 2), record(1, 1)], 2);
+        for _ in 0..2 {
+            assert!(outbox.begin_rewind(&partition(0), Generation(1)));
+        }
+        outbox.resume(&[partition(0)]);
+        // The poll thread has not heard of it, or of the first one only.
+        outbox.add_records(vec![record(0, 3)], 1);
+        outbox.rewound(&partition(0), Generation(1));
+        outbox.add_records(vec![record(0, 1), record(1, 2)], 2);
+        assert_eq!(offsets(&outbox), [(1, 1), (1, 2)]);
+        outbox.rewound(&partition(0), Generation(1));
+        outbox.add_records(vec![record(0, 1)], 1);
+        assert_eq!(offsets(&outbox), [(0, 1)]);
+        let state = outbox.state.lock();
+        assert_eq!((state.records, state.bytes), (0, 0));
+    }
+
+    #[test]
+    fn a_rewind_is_of_one_assignment() {
+        let outbox = outbox();
+        assert!(!outbox.begin_rewind(&partition(0), Generation(2)));
+        assert!(outbox.begin_rewind(&partition(0), Generation(1)));
+        outbox.lost(vec![partition(0)]);
+        outbox.assigned(vec![Assigned {
+            topic_partition: partition(0),
+            generation: Generation(2),
+            topic_id: TopicId(1),
+            partition_count: 2,
+        }]);
+        for _ in 0..2 {
+            assert!(outbox.take_now(Intake::Open).is_some());
+        }
+        outbox.add_records(vec![record(0, 5)], 1);
+        assert_eq!(offsets(&outbox), [(0, 5)]);
+        assert!(outbox.begin_rewind(&partition(0), Generation(2)));
+        // Of the assignment before.
+        outbox.rewound(&partition(0), Generation(1));
+        outbox.add_records(vec![record(0, 6)], 1);
+        assert_eq!(offsets(&outbox), []);
     }
 
     #[test]

@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use prosody_core::log::LogError;
-use prosody_core::record::{Record, TopicPartition};
+use prosody_core::record::{Generation, Record, TopicPartition};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 use rdkafka::message::{BorrowedMessage, Message};
+use rdkafka::{Offset, TopicPartitionList};
 use tracing::{debug, warn};
 
 use super::assignment::Assignment;
@@ -157,6 +158,9 @@ impl Worker<'_> {
                     self.requests.positions(partitions, answer);
                 }
                 Command::Pause(partitions) => self.pause(partitions),
+                Command::Rewind(partition, generation, offset) => {
+                    self.rewind(&partition, generation, offset);
+                }
                 Command::Resume(partitions) => self.resume(partitions),
                 Command::GiveUp(partitions) => {
                     if let Some(all) = self.assignment.give_up(&partitions) {
@@ -203,6 +207,28 @@ impl Worker<'_> {
         if self.flow != Flow::Paused {
             self.resume_native(&ours);
         }
+    }
+
+    fn rewind(&mut self, partition: &TopicPartition, generation: Generation, offset: i64) {
+        // What was polled before is from after that offset.
+        self.flush();
+        let route = self.assignment.route(&partition.topic, partition.partition);
+        if route.is_some_and(|route| route.generation == generation) {
+            let mut list = TopicPartitionList::new();
+            let position = Offset::Offset(offset);
+            let mut result =
+                list.add_partition_offset(&partition.topic, partition.partition, position);
+            if result.is_ok() {
+                // What librdkafka has fetched does not come any more as soon as this returns; that
+                // it goes back is not waited for.
+                result = self
+                    .consumer
+                    .seek_partitions(list, Duration::ZERO)
+                    .map(drop);
+            }
+            log_failure("rewind", &result);
+        }
+        self.shared.outbox.rewound(partition, generation);
     }
 
     fn pause_native(&self, partitions: &[TopicPartition]) {

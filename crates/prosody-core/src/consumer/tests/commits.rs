@@ -48,6 +48,35 @@ async fn no_commit_follows_one_that_is_not_answered() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn commits_of_kept_partitions_do_not_hold_up_those_that_go() {
+    let rig = Rig::start(2, settings());
+    rig.puppet.succeeds.store(true, Ordering::Relaxed);
+    *rig.log.commits.lock() = Commits::Slow;
+    // There is always something to commit.
+    let work = async {
+        for number in 0.. {
+            rig.send(&format!("key-{number}"), "1");
+            sleep(ms(5)).await;
+        }
+    };
+    let hand_over = async {
+        sleep(SLOW_COMMIT * 2).await;
+        let next = rig.start_next(settings());
+        let before = tokio::time::Instant::now();
+        while next.handle.status().assigned_partitions() == 0 {
+            sleep(ms(5)).await;
+        }
+        before.elapsed()
+    };
+    let took = tokio::select! {
+        took = hand_over => took,
+        () = work => unreachable!(),
+    };
+    // The commit in flight, and then its own.
+    assert!(took <= SLOW_COMMIT * 2 + ms(50), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_offset_is_committed_only_after_its_ledger() {
     let rig = Rig::start(1, settings());
     rig.store.silence(&[Silent::Commit]);

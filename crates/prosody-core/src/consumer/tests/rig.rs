@@ -1,6 +1,6 @@
 //! A consumer whose handlers, store and broker do what a test says, under virtual time.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use crate::attempt::Attempt;
 use crate::backoff::{Backoff, Randomness};
 use crate::clock::Clock;
 use crate::consumer::{Consumer, ConsumerHandle, ConsumerParts, ConsumerSettings};
-use crate::event::{Event, Message};
+use crate::event::{Event, Key, Message};
 use crate::handler::Handler;
 use crate::in_process::{InProcessCluster, Member};
 use crate::ledger::{Claim, Coordinate, LedgerKey, LedgerPartition, Rows, Transaction};
@@ -31,6 +31,8 @@ use crate::store::{CommitError, MemoryStore, Store, StoreError};
 
 pub(super) const GROUP: &str = "group";
 pub(super) const TOPIC: &str = "topic";
+
+pub(super) const SLOW_COMMIT: Duration = Duration::from_millis(300);
 
 pub(super) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -149,6 +151,8 @@ impl Puppet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Commits {
     Answered,
+    /// As `Answered`, a while later.
+    Slow,
     Failing,
     Unanswered,
 }
@@ -159,11 +163,24 @@ pub(super) struct TestLog {
     pub(super) commits: Mutex<Commits>,
     pub(super) asked: AtomicUsize,
     pub(super) closed: AtomicBool,
+    /// By partition, the offset after the last record that the consumer took.
+    pub(super) delivered: Mutex<BTreeMap<i32, i64>>,
+    pub(super) rewinds: AtomicUsize,
 }
 
 impl Log for TestLog {
     fn poll(&self, intake: Intake) -> BoxFuture<'_, LogEvent> {
-        self.member.poll(intake)
+        async move {
+            let event = self.member.poll(intake).await;
+            if let LogEvent::Records(records) = &event {
+                let ends = records
+                    .iter()
+                    .map(|record| (record.topic_partition.partition, record.offset + 1));
+                self.delivered.lock().extend(ends);
+            }
+            event
+        }
+        .boxed()
     }
 
     fn positions<'a>(
@@ -177,6 +194,11 @@ impl Log for TestLog {
         self.asked.fetch_add(1, Ordering::Relaxed);
         match *self.commits.lock() {
             Commits::Answered => self.member.commit(watermarks),
+            Commits::Slow => async move {
+                sleep(SLOW_COMMIT).await;
+                self.member.commit(watermarks).await
+            }
+            .boxed(),
             Commits::Failing => {
                 let error = LogError::Refused("not now".to_owned());
                 std::future::ready(Err(error)).boxed()
@@ -187,6 +209,13 @@ impl Log for TestLog {
 
     fn pause(&self, partitions: &[TopicPartition]) {
         self.member.pause(partitions);
+    }
+
+    fn rewind(&self, partition: &TopicPartition, generation: Generation, offset: i64) {
+        let mut delivered = self.delivered.lock();
+        delivered.insert(partition.partition, offset);
+        self.rewinds.fetch_add(1, Ordering::Relaxed);
+        self.member.rewind(partition, generation, offset);
     }
 
     fn resume(&self, partitions: &[TopicPartition]) {
@@ -228,6 +257,8 @@ pub(super) struct TestStore {
     speaks: Notify,
     pub(super) refuses: AtomicBool,
     pub(super) hydrations: AtomicUsize,
+    /// Keys of the ledgers that were read.
+    pub(super) keys: Mutex<Vec<Key>>,
 }
 
 impl TestStore {
@@ -296,6 +327,7 @@ impl Store for TestStore {
     ) -> BoxFuture<'a, Result<Rows, StoreError>> {
         async move {
             self.hydrations.fetch_add(1, Ordering::Relaxed);
+            self.keys.lock().push(ledger.key.clone());
             self.unless_silent(Silent::Hydrate).await;
             self.memory.hydrate(ledger, claim).await
         }
@@ -370,6 +402,8 @@ impl Rig {
             commits: Mutex::new(Commits::Answered),
             asked: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
+            delivered: Mutex::default(),
+            rewinds: AtomicUsize::new(0),
         });
         let puppet = Arc::new(Puppet::default());
         let parts = ConsumerParts {
