@@ -244,6 +244,8 @@ module Prosody
 
     def send_record(topic, key, payload, headers)
       Bridge.await(start_record(topic, key, payload, headers))
+    rescue Error => error
+      raise error.exception("message to topic #{topic.inspect}, key #{key.inspect}: #{error.message}")
     end
 
     def start_record(topic, key, payload, headers)
