@@ -262,6 +262,7 @@ module Prosody
     end
 
     def utf8(name, value)
+      return value if value.is_a?(String) && value.encoding == Encoding::UTF_8 && value.valid_encoding?
       raise ArgumentError, "#{name} is #{value.inspect} (#{value.class}); expected a String#{" or nil" if name == "key"}" unless value.is_a?(String)
 
       Conversion.utf8(value) || raise(ArgumentError, "#{name} #{value.inspect} (#{value.encoding}) is not UTF-8, and cannot be converted to it")
