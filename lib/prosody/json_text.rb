@@ -60,7 +60,7 @@ module Prosody
     # A copy is made from the first pair on that is not fair as it is, which hardly any hash has.
     def plain_hash(hash, depth)
       check_depth(depth)
-      copy = nil
+      copy = nil #: Hash[untyped, untyped]?
       index = 0
       hash.each do |key, item|
         fair_key = key.is_a?(String) ? text(key) : key
@@ -75,7 +75,7 @@ module Prosody
 
     def plain_array(array, depth)
       check_depth(depth)
-      copy = nil
+      copy = nil #: Array[untyped]?
       index = 0
       array.each do |item|
         fair = plain(item, depth + 1)
