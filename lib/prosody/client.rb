@@ -244,6 +244,8 @@ module Prosody
 
     def send_record(topic, key, payload, headers)
       Bridge.await(start_record(topic, key, payload, headers))
+    rescue Error => error
+      raise error.exception("message to topic #{topic.inspect}, key #{key.inspect}: #{error.message}")
     end
 
     def start_record(topic, key, payload, headers)
@@ -260,6 +262,7 @@ module Prosody
     end
 
     def utf8(name, value)
+      return value if value.is_a?(String) && value.encoding == Encoding::UTF_8 && value.valid_encoding?
       raise ArgumentError, "#{name} is #{value.inspect} (#{value.class}); expected a String#{" or nil" if name == "key"}" unless value.is_a?(String)
 
       Conversion.utf8(value) || raise(ArgumentError, "#{name} #{value.inspect} (#{value.encoding}) is not UTF-8, and cannot be converted to it")

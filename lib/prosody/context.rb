@@ -100,10 +100,11 @@ module Prosody
         raise PermanentStateError, "collection #{definition.name.inspect}: the message has no key, and so no state"
       end
 
-      case [definition.kind, definition.payload]
-      when %w[value json] then ValueState.new(@attempt.value_state(definition.name), definition.name)
-      else not_yet("state of a #{definition.payload} #{definition.kind}")
+      unless definition.kind == "value" && definition.payload == "json"
+        not_yet("state of a #{definition.payload} #{definition.kind}")
       end
+
+      ValueState.new(@attempt.value_state(definition.name), definition.name)
     end
 
     def unknown(definition)

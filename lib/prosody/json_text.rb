@@ -49,30 +49,43 @@ module Prosody
       case value
       when String then text(value)
       when Integer, Float, true, false, nil, Symbol then value
-      when Hash
-        check_depth(depth)
-        changed = false
-        pairs = value.to_h do |key, item|
-          fair_key = key.is_a?(String) ? text(key) : key
-          fair = plain(item, depth + 1)
-          changed ||= !fair.equal?(item) || !fair_key.equal?(key)
-          [fair_key, fair]
-        end
-        changed ? pairs : value
-      when Array
-        check_depth(depth)
-        changed = false
-        items = value.map do |item|
-          fair = plain(item, depth + 1)
-          changed ||= !fair.equal?(item)
-          fair
-        end
-        changed ? items : value
+      when Hash then plain_hash(value, depth)
+      when Array then plain_array(value, depth)
       else
         object(value, depth)
       end
     end
     private_class_method :plain
+
+    # A copy is made from the first pair on that is not fair as it is, which hardly any hash has.
+    def plain_hash(hash, depth)
+      check_depth(depth)
+      copy = nil #: Hash[untyped, untyped]?
+      index = 0
+      hash.each do |key, item|
+        fair_key = key.is_a?(String) ? text(key) : key
+        fair = plain(item, depth + 1)
+        copy ||= hash.first(index).to_h unless fair.equal?(item) && fair_key.equal?(key)
+        copy[fair_key] = fair if copy
+        index += 1
+      end
+      copy || hash
+    end
+    private_class_method :plain_hash
+
+    def plain_array(array, depth)
+      check_depth(depth)
+      copy = nil #: Array[untyped]?
+      index = 0
+      array.each do |item|
+        fair = plain(item, depth + 1)
+        copy ||= array.first(index) unless fair.equal?(item)
+        copy << fair if copy
+        index += 1
+      end
+      copy || array
+    end
+    private_class_method :plain_array
 
     def text(string)
       encoding = string.encoding

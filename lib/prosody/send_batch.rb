@@ -34,6 +34,7 @@ module Prosody
       index = -1
       messages.each do |message|
         hand_over(index += 1, message)
+        Reactor.tick
         await_oldest while full?
         break if @failures.size >= FAILURES_MAX
       end

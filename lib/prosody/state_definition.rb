@@ -109,6 +109,8 @@ module Prosody
       @capacity = read_count(:capacity, capacity, "deque", 1..CAPACITY_MAX, problems)
       raise ArgumentError, "state definition #{@name.inspect}: #{problems.join("; ")}" unless problems.empty?
 
+      # Handlers look their collections up by it.
+      @hash = to_state_config.hash
       freeze
     end
 
@@ -123,14 +125,12 @@ module Prosody
     # @param other [Object]
     # @return [Boolean] whether the other is a definition of the same content
     def ==(other)
-      other.is_a?(StateDefinition) && other.to_state_config == to_state_config
+      equal?(other) || (other.is_a?(StateDefinition) && other.to_state_config == to_state_config)
     end
     alias_method :eql?, :==
 
     # @return [Integer] equal for equal definitions
-    def hash
-      to_state_config.hash
-    end
+    attr_reader :hash
 
     # @return [String]
     def inspect

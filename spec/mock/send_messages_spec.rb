@@ -45,4 +45,19 @@ RSpec.describe "many messages at once", :mock do
 
     expect { sender.send_messages(raising) }.to raise_error(KeyError, "of the enumerable")
   end
+  it "let other fibers of a handler's thread go on meanwhile" do
+    turns = Thread::Queue.new
+    consume do |_, _|
+      sending = true
+      count = 0
+      other = Async::Task.current.async { (count += 1) && sleep(0) while sending }
+      sender.send_messages(Array.new(20_000) { |number| message(number, topic: "others") })
+      sending = false
+      other.wait
+      turns << count
+    end
+    produce("key", 0)
+
+    expect(pop(turns)).to be > 3
+  end
 end

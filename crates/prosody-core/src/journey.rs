@@ -150,8 +150,11 @@ impl Journey {
         let Event::Message(message) = &*event;
         let ledger = match &message.key {
             None => None,
-            Some(key) => match self.hydrate(assignment, key).await {
-                Some(ledger) => Some(ledger),
+            Some(key) => match self.hydrate(assignment, message, key).await {
+                Some(ledger) => {
+                    ledger.attend(message.record.offset);
+                    Some(ledger)
+                }
                 None => return Ending::Unfinished,
             },
         };
@@ -179,7 +182,12 @@ impl Journey {
     }
 
     /// Step 5. `None`: the partition is given up first.
-    async fn hydrate(&self, assignment: &Assignment, key: &Key) -> Option<Arc<LedgerWriter>> {
+    async fn hydrate(
+        &self,
+        assignment: &Assignment,
+        message: &Message,
+        key: &Key,
+    ) -> Option<Arc<LedgerWriter>> {
         if let Some(ledger) =
             self.ledgers
                 .get(assignment.generation(), assignment.topic_partition(), key)
@@ -203,10 +211,7 @@ impl Journey {
                 Err(reason) => reason,
             };
             if tries == 0 {
-                warn!(
-                    "the state of a key cannot be read, its events wait: {reason} partition={} key={key:?}",
-                    assignment.topic_partition()
-                );
+                warn!("the state of a key cannot be read, its events wait: {reason} {message}");
             }
             let delay = self.room.backoff.delay(tries, &self.room.randomness);
             tries += 1;

@@ -1,7 +1,9 @@
 //! The one way into a hydrated ledger: every write is sent until its outcome is known, and only
 //! then seen by reads.
 
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use bytes::Bytes;
 use futures::FutureExt;
@@ -15,6 +17,7 @@ use crate::backoff::{Backoff, Randomness};
 use crate::clock::Clock;
 use crate::consumer::Assignment;
 use crate::ledger::{Coordinate, Ledger, LedgerKey, Transaction};
+use crate::record::TopicPartition;
 use crate::store::{CommitError, Store};
 
 /// What every ledger of a consumer needs.
@@ -41,6 +44,8 @@ pub(crate) struct LedgerWriter {
     ledger: Mutex<Ledger>,
     /// Held by the write under way: one that is sent again must not overtake a later one.
     turns: Arc<tokio::sync::Mutex<()>>,
+    /// Of the event that is under way, for the log.
+    offset: AtomicI64,
 }
 
 /// A place in the order of a ledger's writes.
@@ -56,7 +61,13 @@ impl LedgerWriter {
             room,
             ledger: Mutex::new(ledger),
             turns: Arc::default(),
+            offset: AtomicI64::new(-1),
         }
+    }
+
+    /// Notes that an event's journey goes on with this ledger.
+    pub(crate) fn attend(&self, offset: i64) {
+        self.offset.store(offset, Ordering::Relaxed);
     }
 
     pub(crate) fn key(&self) -> &LedgerKey {
@@ -124,9 +135,9 @@ impl LedgerWriter {
                 Err(CommitError::Ended) => return Err(WriteError::Ended),
                 Err(CommitError::Unknown(reason)) => {
                     if tries == 0 {
-                        let LedgerKey { partition, key } = &self.key;
-                        let partition = &partition.topic_partition;
-                        warn!(%partition, %key, reason, "a write has no known outcome yet, it is sent again");
+                        warn!(
+                            "a write has no known outcome yet, it is sent again: {reason} {self}"
+                        );
                     }
                     let delay = self.room.backoff.delay(tries, &self.room.randomness);
                     tries += 1;
@@ -139,8 +150,22 @@ impl LedgerWriter {
     fn repeat_here(&self, transaction: Transaction) -> Result<(), WriteError> {
         // Only rows that were encoded here are applied, so this cannot fail.
         self.ledger.lock().apply(transaction).map_err(|error| {
-            error!(key = %self.key.key, %error, "a ledger does not read what it wrote");
+            error!("a ledger does not read what it wrote: {error} {self}");
             WriteError::Ended
         })
+    }
+}
+
+/// Where the event under way stands, as log lines have it.
+impl fmt::Display for LedgerWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LedgerKey { partition, key } = &self.key;
+        let TopicPartition { topic, partition } = &partition.topic_partition;
+        let offset = self.offset.load(Ordering::Relaxed);
+        write!(
+            f,
+            "topic={topic} partition={partition} offset={offset} key={:?}",
+            key.as_str()
+        )
     }
 }
