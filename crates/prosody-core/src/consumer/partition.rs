@@ -60,7 +60,8 @@ pub(crate) struct Partition {
     buffer: VecDeque<Record>,
     buffer_bytes: usize,
     delivery: Delivery,
-    warned_of_repeat: bool,
+    /// Nothing is taken any more: a fresh assignment was asked for.
+    is_restarting: bool,
     /// Per key with a journey under way, the events that wait behind it.
     queues: HashMap<Key, VecDeque<Arc<Event>>, foldhash::fast::RandomState>,
 }
@@ -77,7 +78,7 @@ impl Partition {
             buffer: VecDeque::new(),
             buffer_bytes: 0,
             delivery: Delivery::Open,
-            warned_of_repeat: false,
+            is_restarting: false,
             queues: HashMap::default(),
         }
     }
@@ -106,7 +107,7 @@ impl Partition {
 
     /// The next record, if the window has room for it.
     pub(crate) fn next_record(&mut self, uncommitted_max: usize) -> Option<Record> {
-        let open = self.is_ready && !self.assignment.is_draining();
+        let open = self.is_ready && !self.takes_nothing();
         if !open || self.tracker.is_full(uncommitted_max) {
             return None;
         }
@@ -115,16 +116,20 @@ impl Partition {
         Some(record)
     }
 
-    /// Tells once of records at offsets that were taken before: the log has gone back.
-    pub(crate) fn warn_of_repeat(&mut self, record: &Record) {
-        if std::mem::replace(&mut self.warned_of_repeat, true) {
-            return;
-        }
+    /// Whether records that come are of no use: the assignment ends.
+    pub(crate) fn takes_nothing(&self) -> bool {
+        self.is_restarting || self.assignment.is_draining()
+    }
+
+    /// A record stands at an offset that was taken before: it belongs to the next assignment, and so
+    /// does all that waits.
+    pub(crate) fn restart_at(&mut self, record: &Record) {
+        self.is_restarting = true;
+        self.drop_waiting();
         let TopicPartition { topic, partition } = &record.topic_partition;
         let (offset, epoch) = (record.offset, record.leader_epoch);
         warn!(
-            "the log has gone back, records at offsets that were taken before are skipped until the \
-             partition is assigned anew (was the topic created anew, or a leader's tail lost?): \
+            "the log has gone back, the partition is begun anew from there (was a leader's tail lost?): \
              topic={topic} partition={partition} offset={offset} leader_epoch={epoch}"
         );
     }

@@ -12,7 +12,7 @@ use super::cluster::Shared;
 use super::group::{Group, MemberId, Wakes};
 use super::topic::Topics;
 use crate::log::{Intake, LoadError, Log, LogError, LogEvent, Watermark};
-use crate::record::{Coordinates, Record, TopicPartition};
+use crate::record::{Coordinates, Generation, Record, TopicPartition};
 
 /// A member of a group. Dropped without [`Log::close`] it leaves the group all the same.
 ///
@@ -106,6 +106,12 @@ impl Log for Member {
 
     fn resume(&self, partitions: &[TopicPartition]) {
         self.in_group(|group, _, wakes| group.resume(self.id, partitions, wakes));
+    }
+
+    fn restart(&self, partition: &TopicPartition, generation: Generation, from: Option<i64>) {
+        self.in_group(|group, topics, wakes| {
+            group.restart(self.id, partition, generation, from, topics, wakes);
+        });
     }
 
     fn give_up(&self, partitions: &[TopicPartition]) {

@@ -8,7 +8,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use prosody_core::in_process::Member;
 use prosody_core::log::{Intake, LoadError, Log, LogError, LogEvent, Watermark};
-use prosody_core::record::{Coordinates, Record, TopicPartition};
+use prosody_core::record::{Coordinates, Generation, Record, TopicPartition};
 use tokio::time::sleep;
 
 use super::truth::Truth;
@@ -82,6 +82,12 @@ impl Log for WatchedLog {
 
     fn resume(&self, partitions: &[TopicPartition]) {
         self.member.resume(partitions);
+    }
+
+    fn restart(&self, partition: &TopicPartition, generation: Generation, from: Option<i64>) {
+        self.truth
+            .restarts(self.member.id(), partition, generation, from);
+        self.member.restart(partition, generation, from);
     }
 
     fn give_up(&self, partitions: &[TopicPartition]) {

@@ -2,11 +2,17 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use prosody_core::log::{Assigned, Watermark};
+use prosody_core::log::{Assigned, PartitionsAdded, Watermark};
 use prosody_core::record::{Generation, TopicId, TopicPartition};
 
-use crate::ffi::DescribedTopic;
+use super::position::Former;
+
+/// A topic that is made anew brings no record within this time: librdkafka fetches under a topic's
+/// id, the broker refuses the old one, and librdkafka waits before it fetches again
+/// (`fetch.error.backoff.ms`, 500 by default).
+const QUIET_MAX: Duration = Duration::from_millis(400);
 
 /// A partition that is assigned.
 #[derive(Clone, Debug)]
@@ -17,6 +23,18 @@ struct Owned {
     paused: bool,
     /// Told as revoked, not given up yet.
     revoked: bool,
+    /// The lowest offset that the next record may have.
+    next: i64,
+    /// When its topic was last known to be the one of `topic_id`.
+    known_at: Instant,
+}
+
+/// A partition that the group gives to us, and that waits until its topic and its offset are known.
+#[derive(Clone, Debug)]
+pub(super) struct Waiting {
+    pub topic_partition: TopicPartition,
+    /// Set if librdkafka has it assigned: it is begun afresh.
+    pub former: Option<Former>,
 }
 
 /// Where records of one partition belong.
@@ -25,6 +43,20 @@ pub(super) struct Route {
     pub topic: Arc<str>,
     pub partition: i32,
     pub generation: Generation,
+    next: i64,
+    known_at: Instant,
+}
+
+/// What is to become of a record.
+pub(super) enum Arrival<'a> {
+    /// It is the caller's.
+    Record(&'a Route),
+    /// It is the caller's if the topic is still the one that it was.
+    Doubtful(&'a Route),
+    /// Its offset was there before: the log has gone back.
+    Back(Generation),
+    /// Its partition is not ours, or not any more.
+    Strange,
 }
 
 /// A revocation that waits for the caller.
@@ -35,84 +67,241 @@ struct Revocation {
 }
 
 /// The member's side of the group's assignment.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Assignment {
     topics: HashMap<Arc<str>, HashMap<i32, Owned>>,
+    /// The id and the number of partitions of each topic, as last described.
+    described: HashMap<Arc<str>, (TopicId, i32)>,
+    /// When all topics were last known to be what they were.
+    all_known_at: Instant,
     /// Counts assignments.
     generation: u64,
-    /// Given to us by the group, and waiting until their topic is described.
-    undescribed: Vec<TopicPartition>,
+    waiting: Vec<Waiting>,
     revocation: Option<Revocation>,
-    /// The partition of the last record: the next is likely of the same.
+    /// The partition of the last record: the next is likely of the same. It is ahead of `topics`.
     last: Option<Route>,
 }
 
+/// A topic that is not the one that it was.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct MadeAnew {
+    pub partitions: Vec<(TopicPartition, Generation)>,
+    pub before: TopicId,
+}
+
 impl Assignment {
-    /// Where a record belongs: `None` if its partition is not ours, or not any more.
-    pub fn route(&mut self, topic: &str, partition: i32) -> Option<&Route> {
+    pub fn new() -> Self {
+        Self {
+            topics: HashMap::new(),
+            described: HashMap::new(),
+            all_known_at: Instant::now(),
+            generation: 0,
+            waiting: Vec::new(),
+            revocation: None,
+            last: None,
+        }
+    }
+
+    // ---- records -------------------------------------------------------------------------
+
+    /// Tells what a record is that was taken from librdkafka at this moment.
+    pub fn arrive(
+        &mut self,
+        topic: &str,
+        partition: i32,
+        offset: i64,
+        now: Instant,
+    ) -> Arrival<'_> {
         let same = |route: &Route| route.partition == partition && &*route.topic == topic;
         if !self.last.as_ref().is_some_and(same) {
-            let (name, partitions) = self.topics.get_key_value(topic)?;
-            let owned = partitions.get(&partition).filter(|owned| !owned.revoked)?;
-            self.last = Some(Route {
-                topic: Arc::clone(name),
-                partition,
-                generation: owned.generation,
-            });
+            self.forget_last();
+            self.last = self.route(topic, partition);
         }
-        self.last.as_ref()
+        let all_known_at = self.all_known_at;
+        let Some(route) = &mut self.last else {
+            return Arrival::Strange;
+        };
+        if offset < route.next {
+            return Arrival::Back(route.generation);
+        }
+        route.next = offset + 1;
+        let known_at = route.known_at.max(all_known_at);
+        if now.saturating_duration_since(known_at) > QUIET_MAX {
+            return Arrival::Doubtful(route);
+        }
+        route.known_at = now;
+        Arrival::Record(route)
     }
 
-    /// The group gives these; they are ours when their topics are described.
-    pub fn add_undescribed(&mut self, partitions: Vec<TopicPartition>) {
-        self.undescribed.extend(partitions);
+    fn route(&self, topic: &str, partition: i32) -> Option<Route> {
+        let (name, partitions) = self.topics.get_key_value(topic)?;
+        let owned = partitions.get(&partition).filter(|owned| !owned.revoked)?;
+        Some(Route {
+            topic: Arc::clone(name),
+            partition,
+            generation: owned.generation,
+            next: owned.next,
+            known_at: owned.known_at,
+        })
     }
 
-    /// The topics that must be described, each once.
-    pub fn undescribed_topics(&self) -> HashSet<Arc<str>> {
-        let topics = self.undescribed.iter();
-        topics
-            .map(|partition| Arc::clone(&partition.topic))
-            .collect()
+    fn forget_last(&mut self) {
+        let Some(route) = self.last.take() else {
+            return;
+        };
+        let partitions = self.topics.get_mut(&route.topic);
+        let owned = partitions.and_then(|partitions| partitions.get_mut(&route.partition));
+        if let Some(owned) = owned.filter(|owned| owned.generation == route.generation) {
+            owned.next = route.next;
+            owned.known_at = route.known_at;
+        }
     }
 
-    /// Makes the partitions of these topics ours, under one new generation.
-    pub fn take_described(&mut self, described: &[DescribedTopic]) -> Vec<Assigned> {
-        let found: HashMap<&str, (TopicId, i32)> = described
-            .iter()
-            .filter_map(|topic| Some((topic.name.as_str(), *topic.found.as_ref().ok()?)))
-            .collect();
-        let generation = Generation(self.generation + 1);
-        let mut assigned = Vec::new();
-        self.undescribed.retain(|topic_partition| {
-            let Some((topic_id, partition_count)) = found.get(&*topic_partition.topic) else {
-                return true;
-            };
-            assigned.push(Assigned {
-                topic_partition: topic_partition.clone(),
-                generation,
-                topic_id: *topic_id,
-                partition_count: *partition_count,
-            });
-            false
+    // ---- topics --------------------------------------------------------------------------
+
+    /// The topics of all partitions, also of those that wait, each once.
+    pub fn all_topics(&self) -> HashSet<Arc<str>> {
+        let waiting = self.waiting.iter().map(|one| &one.topic_partition.topic);
+        self.topics.keys().chain(waiting).map(Arc::clone).collect()
+    }
+
+    /// All topics were what they are said to be at this moment.
+    pub fn all_known(&mut self, at: Instant) {
+        self.all_known_at = at;
+    }
+
+    /// A topic was described: whether it has grown.
+    pub fn describe(&mut self, topic: &str, id: TopicId, count: i32) -> Option<PartitionsAdded> {
+        let name: Arc<str> = match self.described.get_key_value(topic) {
+            Some((name, _)) => Arc::clone(name),
+            None => topic.into(),
+        };
+        let before = self.described.insert(Arc::clone(&name), (id, count));
+        let (_, before) = before.filter(|(before, _)| *before == id)?;
+        (count > before).then_some(PartitionsAdded {
+            topic: name,
+            before,
+            now: count,
+        })
+    }
+
+    /// The partitions of a topic that were assigned under another id of it.
+    pub fn made_anew(&self, topic: &str, id: TopicId) -> Option<MadeAnew> {
+        let (name, partitions) = self.topics.get_key_value(topic)?;
+        let others = partitions.iter().filter(|(_, owned)| owned.topic_id != id);
+        let mut before = id;
+        let others = others.map(|(number, owned)| {
+            before = owned.topic_id;
+            let partition = TopicPartition::new(Arc::clone(name), *number);
+            (partition, owned.generation)
         });
+        let partitions: Vec<_> = others.collect();
+        (!partitions.is_empty()).then_some(MadeAnew { partitions, before })
+    }
+
+    /// The partitions of a topic with their generations.
+    pub fn of_topic(&self, topic: &str) -> Vec<(TopicPartition, Generation)> {
+        let Some((name, partitions)) = self.topics.get_key_value(topic) else {
+            return Vec::new();
+        };
+        let all = partitions.iter().map(|(number, owned)| {
+            let partition = TopicPartition::new(Arc::clone(name), *number);
+            (partition, owned.generation)
+        });
+        all.collect()
+    }
+
+    // ---- coming --------------------------------------------------------------------------
+
+    /// The group gives these; they are ours when topic and offset of each are known.
+    pub fn add(&mut self, partitions: Vec<TopicPartition>) {
+        let waiting = partitions.into_iter().map(|topic_partition| Waiting {
+            topic_partition,
+            former: None,
+        });
+        self.waiting.extend(waiting);
+    }
+
+    /// Takes a partition away from the caller, to be begun afresh; whether that is done.
+    pub fn restart(
+        &mut self,
+        topic_partition: &TopicPartition,
+        generation: Generation,
+        from: Option<i64>,
+    ) -> bool {
+        let current = |owned: &&Owned| !owned.revoked && owned.generation == generation;
+        let Some(owned) = self.get(topic_partition).filter(current) else {
+            return false;
+        };
+        let topic_id = owned.topic_id;
+        self.remove(std::slice::from_ref(topic_partition));
+        self.waiting.push(Waiting {
+            topic_partition: topic_partition.clone(),
+            former: Some(Former { topic_id, from }),
+        });
+        true
+    }
+
+    /// The partitions that wait for their topic and their offset.
+    pub fn waiting(&self) -> impl Iterator<Item = &TopicPartition> {
+        self.waiting.iter().map(|one| &one.topic_partition)
+    }
+
+    /// Takes out those that wait no longer, with the id and the number of partitions of their topic.
+    pub fn take_ready(
+        &mut self,
+        ready: impl Fn(&TopicPartition) -> Option<(TopicId, i32)>,
+    ) -> Vec<(Waiting, TopicId, i32)> {
+        let mut taken = Vec::new();
+        self.waiting
+            .retain(|one| match ready(&one.topic_partition) {
+                Some((id, count)) => {
+                    taken.push((one.clone(), id, count));
+                    false
+                }
+                None => true,
+            });
+        taken
+    }
+
+    /// These wait again.
+    pub fn put_back(&mut self, waiting: Vec<Waiting>) {
+        self.waiting.extend(waiting);
+    }
+
+    /// Makes partitions ours, under one new generation; their topics were described at this moment.
+    pub fn begin(
+        &mut self,
+        partitions: impl IntoIterator<Item = (TopicPartition, TopicId, i32)>,
+        described_at: Instant,
+    ) -> Vec<Assigned> {
+        let generation = Generation(self.generation + 1);
+        let begin = |(topic_partition, topic_id, partition_count)| Assigned {
+            topic_partition,
+            generation,
+            topic_id,
+            partition_count,
+        };
+        let assigned: Vec<_> = partitions.into_iter().map(begin).collect();
         if !assigned.is_empty() {
             self.generation = generation.0;
         }
         for one in &assigned {
-            self.insert(one);
+            self.insert(one, described_at);
         }
-        self.last = None;
+        self.forget_last();
         assigned
     }
 
-    fn insert(&mut self, assigned: &Assigned) {
+    fn insert(&mut self, assigned: &Assigned, known_at: Instant) {
         let TopicPartition { topic, partition } = &assigned.topic_partition;
         let owned = Owned {
             generation: assigned.generation,
             topic_id: assigned.topic_id,
             paused: false,
             revoked: false,
+            next: 0,
+            known_at,
         };
         self.topics
             .entry(Arc::clone(topic))
@@ -120,19 +309,33 @@ impl Assignment {
             .insert(*partition, owned);
     }
 
-    /// Those of the list that are ours; those that were never described are forgotten.
-    pub fn owned_of(&mut self, list: Vec<TopicPartition>) -> Vec<TopicPartition> {
+    // ---- going ---------------------------------------------------------------------------
+
+    /// Those of the list that are the caller's, and those that librdkafka alone has. All that wait
+    /// are forgotten.
+    pub fn owned_of(
+        &mut self,
+        list: Vec<TopicPartition>,
+    ) -> (Vec<TopicPartition>, Vec<TopicPartition>) {
         let gone: HashSet<&TopicPartition> = list.iter().collect();
-        self.undescribed
-            .retain(|partition| !gone.contains(partition));
-        list.into_iter()
+        let mut restarting = Vec::new();
+        self.waiting.retain(|one| {
+            let is_gone = gone.contains(&one.topic_partition);
+            if is_gone && one.former.is_some() {
+                restarting.push(one.topic_partition.clone());
+            }
+            !is_gone
+        });
+        let owned = list
+            .into_iter()
             .filter(|partition| self.get(partition).is_some())
-            .collect()
+            .collect();
+        (owned, restarting)
     }
 
-    /// These are to be given up: no record of them any more.
-    pub fn revoke(&mut self, partitions: &[TopicPartition]) {
-        self.last = None;
+    /// These are to be given up: no record of them any more. The others go with them.
+    pub fn revoke(&mut self, partitions: &[TopicPartition], others: Vec<TopicPartition>) {
+        self.forget_last();
         for partition in partitions {
             if let Some(owned) = self.get_mut(partition) {
                 owned.revoked = true;
@@ -140,6 +343,7 @@ impl Assignment {
         }
         let revocation = self.revocation.get_or_insert_default();
         revocation.all.extend_from_slice(partitions);
+        revocation.all.extend(others);
         revocation.left.extend(partitions.iter().cloned());
     }
 
@@ -162,7 +366,7 @@ impl Assignment {
 
     /// These are not ours any more.
     pub fn remove(&mut self, partitions: &[TopicPartition]) {
-        self.last = None;
+        self.forget_last();
         for TopicPartition { topic, partition } in partitions {
             if let Some(of_topic) = self.topics.get_mut(topic) {
                 of_topic.remove(partition);
@@ -181,11 +385,18 @@ impl Assignment {
         }
     }
 
-    /// Notes the caller's wish; gives the partitions that are ours.
-    pub fn set_paused(&mut self, list: Vec<TopicPartition>, paused: bool) -> Vec<TopicPartition> {
+    // ---- pauses --------------------------------------------------------------------------
+
+    /// Notes the caller's wish; gives the partitions whose present assignment it means.
+    pub fn set_paused(
+        &mut self,
+        list: Vec<(TopicPartition, Generation)>,
+        paused: bool,
+    ) -> Vec<TopicPartition> {
         let mut ours = Vec::with_capacity(list.len());
-        for partition in list {
-            if let Some(owned) = self.get_mut(&partition) {
+        for (partition, generation) in list {
+            let owned = self.get_mut(&partition);
+            if let Some(owned) = owned.filter(|owned| owned.generation == generation) {
                 owned.paused = paused;
                 ours.push(partition);
             }
@@ -232,35 +443,52 @@ impl Assignment {
 
 #[cfg(test)]
 mod tests {
-    use prosody_core::record::TopicId;
-
     use super::*;
+
+    const ID: TopicId = TopicId(1);
 
     fn partition(topic: &str, number: i32) -> TopicPartition {
         TopicPartition::new(topic, number)
     }
 
-    fn described(topic: &str) -> DescribedTopic {
-        DescribedTopic {
-            name: topic.to_owned(),
-            found: Ok((TopicId(1), 4)),
-        }
+    fn describe(assignment: &mut Assignment, topic: &str) -> Vec<Assigned> {
+        let ready = |one: &TopicPartition| (&*one.topic == topic).then_some((ID, 4));
+        let ready = assignment.take_ready(ready);
+        let ready = ready
+            .into_iter()
+            .map(|(one, id, count)| (one.topic_partition, id, count));
+        assignment.begin(ready, Instant::now())
+    }
+
+    fn assignment(partitions: &[TopicPartition]) -> Assignment {
+        let mut assignment = Assignment::new();
+        assignment.add(partitions.to_vec());
+        assert_eq!(describe(&mut assignment, "a").len(), partitions.len());
+        assignment
     }
 
     fn generation(assignment: &mut Assignment, topic: &str, number: i32) -> Option<u64> {
-        assignment
-            .route(topic, number)
-            .map(|route| route.generation.0)
+        let route = assignment.route(topic, number);
+        route.map(|route| route.generation.0)
+    }
+
+    fn arrive(assignment: &mut Assignment, number: i32, offset: i64, now: Instant) -> &'static str {
+        match assignment.arrive("a", number, offset, now) {
+            Arrival::Record(_) => "record",
+            Arrival::Doubtful(_) => "doubtful",
+            Arrival::Back(_) => "back",
+            Arrival::Strange => "strange",
+        }
     }
 
     #[test]
     fn a_partition_is_ours_when_its_topic_is_described() {
-        let mut assignment = Assignment::default();
-        assignment.add_undescribed(vec![partition("a", 0), partition("b", 0)]);
+        let mut assignment = Assignment::new();
+        assignment.add(vec![partition("a", 0), partition("b", 0)]);
         assert_eq!(generation(&mut assignment, "a", 0), None);
-        assert_eq!(assignment.take_described(&[described("a")]).len(), 1);
-        assert_eq!(assignment.take_described(&[described("a")]).len(), 0);
-        assert_eq!(assignment.take_described(&[described("b")]).len(), 1);
+        assert_eq!(describe(&mut assignment, "a").len(), 1);
+        assert_eq!(describe(&mut assignment, "a").len(), 0);
+        assert_eq!(describe(&mut assignment, "b").len(), 1);
         assert_eq!(generation(&mut assignment, "a", 0), Some(1));
         assert_eq!(generation(&mut assignment, "b", 0), Some(2));
         assert_eq!(generation(&mut assignment, "a", 1), None);
@@ -268,26 +496,102 @@ mod tests {
 
     #[test]
     fn what_is_revoked_before_it_is_described_never_comes() {
-        let mut assignment = Assignment::default();
-        assignment.add_undescribed(vec![partition("a", 0), partition("a", 1)]);
-        assert_eq!(assignment.owned_of(vec![partition("a", 0)]), []);
-        let assigned = assignment.take_described(&[described("a")]);
+        let mut assignment = Assignment::new();
+        assignment.add(vec![partition("a", 0), partition("a", 1)]);
+        let (owned, restarting) = assignment.owned_of(vec![partition("a", 0)]);
+        assert!(owned.is_empty() && restarting.is_empty());
+        let assigned = describe(&mut assignment, "a");
         assert_eq!(assigned.len(), 1);
         assert_eq!(assigned[0].topic_partition, partition("a", 1));
     }
 
     #[test]
     fn a_revocation_ends_when_all_of_it_is_given_up() {
-        let mut assignment = Assignment::default();
         let both = vec![partition("a", 0), partition("a", 1)];
-        assignment.add_undescribed(both.clone());
-        assignment.take_described(&[described("a")]);
+        let mut assignment = assignment(&both);
         assert_eq!(assignment.give_up(&both), None);
-        assignment.revoke(&both);
+        assignment.revoke(&both, vec![partition("a", 2)]);
         assert_eq!(generation(&mut assignment, "a", 0), None);
         assert_eq!(assignment.give_up(&both[..1]), None);
-        assert_eq!(assignment.give_up(&both[1..]), Some(both.clone()));
+        let all = assignment.give_up(&both[1..]);
+        assert_eq!(all.map(|all| all.len()), Some(3));
         assignment.remove(&both);
-        assert_eq!(assignment.owned_of(both), []);
+        assert!(assignment.owned_of(both).0.is_empty());
+    }
+
+    #[test]
+    fn what_is_begun_afresh_is_the_callers_no_more_and_librdkafkas_still() {
+        let both = vec![partition("a", 0), partition("a", 1)];
+        let mut assignment = assignment(&both);
+        assert!(!assignment.restart(&both[0], Generation(9), None));
+        assert!(assignment.restart(&both[0], Generation(1), Some(7)));
+        assert!(!assignment.restart(&both[0], Generation(1), Some(7)));
+        assert_eq!(arrive(&mut assignment, 0, 1, Instant::now()), "strange");
+        assert_eq!(describe(&mut assignment, "a")[0].generation, Generation(2));
+
+        assert!(assignment.restart(&both[0], Generation(2), None));
+        let (owned, restarting) = assignment.owned_of(both.clone());
+        assert_eq!((&owned[..], &restarting[..]), (&both[1..], &both[..1]));
+        assignment.revoke(&owned, restarting);
+        assert!(
+            !assignment.restart(&both[1], Generation(1), None),
+            "revoked"
+        );
+        assert!(describe(&mut assignment, "a").is_empty());
+    }
+
+    #[test]
+    fn offsets_ascend_within_an_assignment() {
+        let both = vec![partition("a", 0), partition("a", 1)];
+        let mut assignment = assignment(&both);
+        let now = Instant::now();
+        for (number, offset, what) in [
+            (0, 5, "record"),
+            (0, 8, "record"),
+            (1, 0, "record"),
+            (0, 8, "back"),
+            (0, 9, "record"),
+            (1, 0, "back"),
+            (7, 0, "strange"),
+        ] {
+            assert_eq!(
+                arrive(&mut assignment, number, offset, now),
+                what,
+                "{number} {offset}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_record_after_a_while_is_doubtful_until_the_topic_is_known() {
+        let mut assignment = assignment(&[partition("a", 0), partition("a", 1)]);
+        let begun = Instant::now();
+        let later = |quiets: u32| begun + (QUIET_MAX + Duration::from_millis(1)) * quiets;
+        assert_eq!(arrive(&mut assignment, 0, 0, begun), "record");
+        assert_eq!(arrive(&mut assignment, 0, 1, later(1)), "doubtful");
+        assert_eq!(arrive(&mut assignment, 0, 2, later(1)), "doubtful");
+        assignment.all_known(later(1));
+        assert_eq!(arrive(&mut assignment, 0, 3, later(1)), "record");
+        assert_eq!(
+            arrive(&mut assignment, 0, 4, later(1) + QUIET_MAX),
+            "record"
+        );
+        assert_eq!(arrive(&mut assignment, 0, 5, later(2)), "record");
+        let known_till = later(1) + QUIET_MAX;
+        assert_eq!(arrive(&mut assignment, 1, 0, known_till), "record");
+        assert_eq!(arrive(&mut assignment, 1, 1, later(4)), "doubtful");
+    }
+
+    #[test]
+    fn a_topic_that_grows_is_told_once_and_one_made_anew_is_not_the_same() {
+        let mut assignment = assignment(&[partition("a", 0)]);
+        assert_eq!(assignment.describe("a", ID, 4), None);
+        let added = assignment.describe("a", ID, 6);
+        assert_eq!(added.map(|added| (added.before, added.now)), Some((4, 6)));
+        assert_eq!(assignment.describe("a", ID, 6), None);
+        assert_eq!(assignment.made_anew("a", ID), None);
+        let anew = assignment.made_anew("a", TopicId(2));
+        assert_eq!(anew.map(|anew| anew.partitions.len()), Some(1));
+        assert_eq!(assignment.describe("a", TopicId(2), 9), None);
     }
 }

@@ -5,7 +5,10 @@
 
 mod assignment;
 mod context;
+mod look_up;
 mod outbox;
+mod position;
+mod rebalance;
 pub(crate) mod records;
 mod requests;
 mod worker;
@@ -21,7 +24,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use prosody_core::log::{Intake, LoadError, Log, LogError, LogEvent, Membership, Watermark};
-use prosody_core::record::{Coordinates, Record, TopicPartition};
+use prosody_core::record::{Coordinates, Generation, Record, TopicPartition};
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use tokio::sync::{oneshot, watch};
@@ -45,8 +48,10 @@ type Answer<T> = oneshot::Sender<Result<T, LogError>>;
 enum Command {
     Commit(Vec<Watermark>, Answer<()>),
     Positions(Vec<TopicPartition>, Answer<Vec<Option<i64>>>),
-    Pause(Vec<TopicPartition>),
-    Resume(Vec<TopicPartition>),
+    Pause(Vec<(TopicPartition, Generation)>),
+    Resume(Vec<(TopicPartition, Generation)>),
+    /// The offset that the log has gone back to, if that is why.
+    Restart(TopicPartition, Generation, Option<i64>),
     GiveUp(Vec<TopicPartition>),
 }
 
@@ -102,8 +107,12 @@ impl KafkaMember {
         });
         let (finished, done) = watch::channel(false);
         let for_thread = Arc::clone(&shared);
+        let settings = worker::Settings {
+            poll_interval: membership.poll_interval,
+            begins_at: options.begins_at(),
+        };
         let run = move || {
-            worker::run(consumer, &for_thread, group, membership.poll_interval);
+            worker::run(consumer, &for_thread, group, &settings);
             let _ = finished.send(true);
         };
         thread::Builder::new()
@@ -195,8 +204,12 @@ impl Log for KafkaMember {
     }
 
     fn resume(&self, partitions: &[TopicPartition]) {
-        self.shared.outbox.resume(partitions);
-        self.send(Command::Resume(partitions.to_vec()));
+        let known = self.shared.outbox.resume(partitions);
+        self.send(Command::Resume(known));
+    }
+
+    fn restart(&self, partition: &TopicPartition, generation: Generation, from: Option<i64>) {
+        self.send(Command::Restart(partition.clone(), generation, from));
     }
 
     fn give_up(&self, partitions: &[TopicPartition]) {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use prosody_core::log::{Assigned, Intake, LogError, LogEvent};
+use prosody_core::log::{Assigned, Intake, LogError, LogEvent, PartitionsAdded};
 use prosody_core::record::{Generation, Record, TopicPartition};
 use tokio::sync::Notify;
 
@@ -34,7 +34,8 @@ struct State {
     bytes: usize,
     /// Whether the poll thread waits for room.
     awaited: bool,
-    /// The partitions that are assigned.
+    /// The partitions that the caller was told to have. What it says of a partition is of the
+    /// assignment that it knows.
     owned: HashMap<TopicPartition, Generation>,
     paused: HashSet<TopicPartition>,
     /// Records of paused partitions that were on their way already. They do not count against the
@@ -103,16 +104,7 @@ impl Outbox {
     }
 
     pub fn assigned(&self, partitions: Vec<Assigned>) {
-        let mut state = self.state.lock();
-        for assigned in &partitions {
-            let partition = assigned.topic_partition.clone();
-            // A pause that came late, for the assignment before, does not hold for this one.
-            state.paused.remove(&partition);
-            state.owned.insert(partition, assigned.generation);
-        }
-        state.news.push_back(LogEvent::Assigned(partitions));
-        drop(state);
-        self.ready.notify_one();
+        self.tell(LogEvent::Assigned(partitions));
     }
 
     pub fn revoked(&self, partitions: Vec<TopicPartition>) {
@@ -126,7 +118,6 @@ impl Outbox {
     pub fn lost(&self, partitions: Vec<TopicPartition>) {
         let mut state = self.state.lock();
         state.purge(&partitions);
-        state.forget(&partitions);
         state.news.push_back(LogEvent::Lost(partitions));
         drop(state);
         self.ready.notify_one();
@@ -137,8 +128,16 @@ impl Outbox {
         self.state.lock().forget(partitions);
     }
 
+    pub fn partitions_added(&self, added: PartitionsAdded) {
+        self.tell(LogEvent::PartitionsAdded(added));
+    }
+
     pub fn failed(&self, error: LogError) {
-        self.state.lock().news.push_back(LogEvent::Failed(error));
+        self.tell(LogEvent::Failed(error));
+    }
+
+    fn tell(&self, news: LogEvent) {
+        self.state.lock().news.push_back(news);
         self.ready.notify_one();
     }
 
@@ -155,17 +154,17 @@ impl Outbox {
         self.ready.notify_one();
     }
 
-    /// Holds these partitions' records back; gives those of them that are assigned.
-    pub fn pause(&self, partitions: &[TopicPartition]) -> Vec<TopicPartition> {
+    /// Holds these partitions' records back; gives the assignments that the caller means.
+    pub fn pause(&self, partitions: &[TopicPartition]) -> Vec<(TopicPartition, Generation)> {
         let mut state = self.state.lock();
-        let owned = |partition: &&TopicPartition| state.owned.contains_key(*partition);
-        let known: Vec<TopicPartition> = partitions.iter().filter(owned).cloned().collect();
-        state.paused.extend(known.iter().cloned());
+        let known = state.known_of(partitions);
+        let names = known.iter().map(|(partition, _)| partition.clone());
+        state.paused.extend(names);
         known
     }
 
-    /// Lets go of what was held back.
-    pub fn resume(&self, partitions: &[TopicPartition]) {
+    /// Lets go of what was held back; gives the assignments that the caller means.
+    pub fn resume(&self, partitions: &[TopicPartition]) -> Vec<(TopicPartition, Generation)> {
         let mut state = self.state.lock();
         for partition in partitions {
             state.paused.remove(partition);
@@ -173,8 +172,10 @@ impl Outbox {
                 state.put_first(records);
             }
         }
+        let known = state.known_of(partitions);
         drop(state);
         self.ready.notify_one();
+        known
     }
 
     /// The generation of a partition's present assignment; 0 if it has none.
@@ -187,6 +188,7 @@ impl Outbox {
 impl State {
     fn next(&mut self, intake: Intake) -> Option<LogEvent> {
         if let Some(news) = self.news.pop_front() {
+            self.note(&news);
             return Some(news);
         }
         if self.ended {
@@ -196,6 +198,30 @@ impl State {
             Intake::Open => self.next_records().map(LogEvent::Records),
             Intake::Closed => None,
         }
+    }
+
+    /// The caller hears this now.
+    fn note(&mut self, news: &LogEvent) {
+        match news {
+            LogEvent::Assigned(partitions) => {
+                for assigned in partitions {
+                    let partition = assigned.topic_partition.clone();
+                    // A pause of the assignment before does not hold for this one.
+                    self.paused.remove(&partition);
+                    self.owned.insert(partition, assigned.generation);
+                }
+            }
+            LogEvent::Lost(partitions) => self.forget(partitions),
+            _ => {}
+        }
+    }
+
+    fn known_of(&self, partitions: &[TopicPartition]) -> Vec<(TopicPartition, Generation)> {
+        let known = |partition: &TopicPartition| {
+            let generation = *self.owned.get(partition)?;
+            Some((partition.clone(), generation))
+        };
+        partitions.iter().filter_map(known).collect()
     }
 
     fn next_records(&mut self) -> Option<Vec<Record>> {
@@ -326,7 +352,8 @@ mod tests {
     fn what_is_held_back_comes_before_what_follows() {
         let outbox = outbox();
         outbox.add_records(vec![record(0, 0), record(1, 0)], 2);
-        assert_eq!(outbox.pause(&[partition(0), partition(7)]), [partition(0)]);
+        let known = outbox.pause(&[partition(0), partition(7)]);
+        assert_eq!(known, [(partition(0), Generation(1))]);
         outbox.add_records(vec![record(0, 1), record(1, 1)], 2);
         assert_eq!(offsets(&outbox), [(1, 0), (1, 1)]);
         outbox.add_records(vec![record(0, 2)], 1);
@@ -352,6 +379,39 @@ mod tests {
         assert_eq!(offsets(&outbox), []);
         assert_eq!(outbox.generation(&partition(0)), Generation(0));
         assert_eq!(outbox.generation(&partition(1)), Generation(1));
+    }
+
+    #[test]
+    fn a_late_pause_is_of_the_assignment_that_the_caller_knows() {
+        let outbox = outbox();
+        let again = Assigned {
+            topic_partition: partition(0),
+            generation: Generation(2),
+            topic_id: TopicId(1),
+            partition_count: 2,
+        };
+        outbox.lost(vec![partition(0)]);
+        outbox.assigned(vec![again]);
+        outbox.add_records(vec![record(0, 0)], 1);
+        // The caller has heard of neither.
+        assert_eq!(
+            outbox.pause(&[partition(0)]),
+            [(partition(0), Generation(1))]
+        );
+        assert!(matches!(
+            outbox.take_now(Intake::Open),
+            Some(LogEvent::Lost(_))
+        ));
+        assert_eq!(outbox.pause(&[partition(0)]), []);
+        assert!(matches!(
+            outbox.take_now(Intake::Open),
+            Some(LogEvent::Assigned(_))
+        ));
+        assert_eq!(offsets(&outbox), [(0, 0)], "it does not hold for the next");
+        assert_eq!(
+            outbox.resume(&[partition(0)]),
+            [(partition(0), Generation(2))]
+        );
     }
 
     #[test]

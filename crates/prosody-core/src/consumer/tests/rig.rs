@@ -193,6 +193,10 @@ impl Log for TestLog {
         self.member.resume(partitions);
     }
 
+    fn restart(&self, partition: &TopicPartition, generation: Generation, from: Option<i64>) {
+        self.member.restart(partition, generation, from);
+    }
+
     fn give_up(&self, partitions: &[TopicPartition]) {
         self.member.give_up(partitions);
     }
@@ -228,6 +232,7 @@ pub(super) struct TestStore {
     speaks: Notify,
     pub(super) refuses: AtomicBool,
     pub(super) hydrations: AtomicUsize,
+    pub(super) claims: AtomicUsize,
 }
 
 impl TestStore {
@@ -271,6 +276,7 @@ impl Store for TestStore {
     ) -> BoxFuture<'a, Result<Claim, StoreError>> {
         async move {
             self.unless_silent(Silent::Claim).await;
+            self.claims.fetch_add(1, Ordering::Relaxed);
             self.memory.claim(partition, generation).await
         }
         .boxed()
