@@ -30,6 +30,7 @@ pub(super) struct LookUps {
     asked_at: Instant,
     /// Whether the last look was for partitions that are to begin.
     began: bool,
+    all_found: bool,
     /// What is known of topics that were found.
     topics: HashMap<String, (TopicId, i32)>,
     /// What the group has committed for partitions that were asked for.
@@ -42,6 +43,7 @@ impl LookUps {
             at: None,
             asked_at: Instant::now(),
             began: false,
+            all_found: true,
             topics: HashMap::new(),
             offsets: HashMap::new(),
         }
@@ -126,7 +128,7 @@ impl Worker<'_> {
     }
 
     fn take_topics(&mut self, topics: Vec<DescribedTopic>) {
-        let mut all_found = true;
+        self.look_ups.all_found = true;
         for DescribedTopic { name, found } in topics {
             match found {
                 Ok((id, count)) => {
@@ -137,12 +139,12 @@ impl Worker<'_> {
                     self.look_ups.topics.insert(name, (id, count));
                 }
                 Err(error) => {
-                    all_found = false;
+                    self.look_ups.all_found = false;
                     self.miss(&name, &error);
                 }
             }
         }
-        if all_found {
+        if self.look_ups.all_found {
             self.assignment.all_known(self.look_ups.asked_at());
         }
         self.release_doubtful();
@@ -210,7 +212,9 @@ impl Worker<'_> {
         }
         self.begin_ready();
         let now = Instant::now();
-        let waits = self.assignment.waiting().next().is_some() || !self.doubtful.is_empty();
+        let waits = self.assignment.waiting().next().is_some()
+            || !self.doubtful.is_empty()
+            || !self.look_ups.all_found;
         self.look_ups
             .by(now + if waits { BACKOFF } else { CHECK_INTERVAL });
     }
