@@ -33,7 +33,9 @@ struct Owned {
 #[derive(Clone, Debug)]
 pub(super) struct Waiting {
     pub topic_partition: TopicPartition,
-    /// Set if librdkafka has it assigned: it is begun afresh.
+    /// Whether librdkafka has it assigned: it is begun afresh.
+    pub is_native: bool,
+    /// The assignment before, if it tells where to begin.
     pub former: Option<Former>,
 }
 
@@ -72,6 +74,8 @@ pub(super) struct Assignment {
     topics: HashMap<Arc<str>, HashMap<i32, Owned>>,
     /// The id and the number of partitions of each topic, as last described.
     described: HashMap<Arc<str>, (TopicId, i32)>,
+    /// Topics that were made anew, with the ids that they had, until they are begun.
+    made_anew: HashMap<Arc<str>, TopicId>,
     /// When all topics were last known to be what they were.
     all_known_at: Instant,
     /// Counts assignments.
@@ -82,11 +86,13 @@ pub(super) struct Assignment {
     last: Option<Route>,
 }
 
-/// A topic that is not the one that it was.
+/// How a topic is not what it was.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct MadeAnew {
-    pub partitions: Vec<(TopicPartition, Generation)>,
-    pub before: TopicId,
+pub(super) enum Change {
+    /// It was deleted and created again; this was its id.
+    MadeAnew(TopicId),
+    /// It has more partitions.
+    Grown(PartitionsAdded),
 }
 
 impl Assignment {
@@ -94,11 +100,23 @@ impl Assignment {
         Self {
             topics: HashMap::new(),
             described: HashMap::new(),
+            made_anew: HashMap::new(),
             all_known_at: Instant::now(),
             generation: 0,
             waiting: Vec::new(),
             revocation: None,
             last: None,
+        }
+    }
+
+    /// What is left when the client is made anew: what is known of topics, and the count of
+    /// assignments.
+    pub fn of_next_client(self) -> Self {
+        Self {
+            described: self.described,
+            made_anew: self.made_anew,
+            generation: self.generation,
+            ..Self::new()
         }
     }
 
@@ -170,33 +188,23 @@ impl Assignment {
         self.all_known_at = at;
     }
 
-    /// A topic was described: whether it has grown.
-    pub fn describe(&mut self, topic: &str, id: TopicId, count: i32) -> Option<PartitionsAdded> {
+    /// A topic was described: whether it is not what it was.
+    pub fn describe(&mut self, topic: &str, id: TopicId, count: i32) -> Option<Change> {
         let name: Arc<str> = match self.described.get_key_value(topic) {
             Some((name, _)) => Arc::clone(name),
             None => topic.into(),
         };
         let before = self.described.insert(Arc::clone(&name), (id, count));
-        let (_, before) = before.filter(|(before, _)| *before == id)?;
-        (count > before).then_some(PartitionsAdded {
+        let (id_before, before) = before?;
+        if id_before != id {
+            self.made_anew.insert(name, id_before);
+            return Some(Change::MadeAnew(id_before));
+        }
+        (count > before).then_some(Change::Grown(PartitionsAdded {
             topic: name,
             before,
             now: count,
-        })
-    }
-
-    /// The partitions of a topic that were assigned under another id of it.
-    pub fn made_anew(&self, topic: &str, id: TopicId) -> Option<MadeAnew> {
-        let (name, partitions) = self.topics.get_key_value(topic)?;
-        let others = partitions.iter().filter(|(_, owned)| owned.topic_id != id);
-        let mut before = id;
-        let others = others.map(|(number, owned)| {
-            before = owned.topic_id;
-            let partition = TopicPartition::new(Arc::clone(name), *number);
-            (partition, owned.generation)
-        });
-        let partitions: Vec<_> = others.collect();
-        (!partitions.is_empty()).then_some(MadeAnew { partitions, before })
+        }))
     }
 
     /// The partitions of a topic with their generations.
@@ -217,6 +225,7 @@ impl Assignment {
     pub fn add(&mut self, partitions: Vec<TopicPartition>) {
         let waiting = partitions.into_iter().map(|topic_partition| Waiting {
             topic_partition,
+            is_native: false,
             former: None,
         });
         self.waiting.extend(waiting);
@@ -237,6 +246,7 @@ impl Assignment {
         self.remove(std::slice::from_ref(topic_partition));
         self.waiting.push(Waiting {
             topic_partition: topic_partition.clone(),
+            is_native: true,
             former: Some(Former { topic_id, from }),
         });
         true
@@ -253,14 +263,21 @@ impl Assignment {
         ready: impl Fn(&TopicPartition) -> Option<(TopicId, i32)>,
     ) -> Vec<(Waiting, TopicId, i32)> {
         let mut taken = Vec::new();
-        self.waiting
-            .retain(|one| match ready(&one.topic_partition) {
-                Some((id, count)) => {
-                    taken.push((one.clone(), id, count));
-                    false
-                }
-                None => true,
+        let made_anew = &self.made_anew;
+        self.waiting.retain(|one| {
+            let Some((id, count)) = ready(&one.topic_partition) else {
+                return true;
+            };
+            let mut one = one.clone();
+            let before = made_anew.get(&one.topic_partition.topic).copied();
+            let before = before.map(|topic_id| Former {
+                topic_id,
+                from: None,
             });
+            one.former = one.former.or(before);
+            taken.push((one, id, count));
+            false
+        });
         taken
     }
 
@@ -288,6 +305,7 @@ impl Assignment {
         }
         for one in &assigned {
             self.insert(one, described_at);
+            self.made_anew.remove(&one.topic_partition.topic);
         }
         self.forget_last();
         assigned
@@ -321,7 +339,7 @@ impl Assignment {
         let mut restarting = Vec::new();
         self.waiting.retain(|one| {
             let is_gone = gone.contains(&one.topic_partition);
-            if is_gone && one.former.is_some() {
+            if is_gone && one.is_native {
                 restarting.push(one.topic_partition.clone());
             }
             !is_gone
@@ -357,6 +375,22 @@ impl Assignment {
             return None;
         }
         self.end_revocation()
+    }
+
+    /// Whether no revocation waits for the caller.
+    pub fn is_given_up(&self) -> bool {
+        let revocation = self.revocation.as_ref();
+        revocation.is_none_or(|revocation| revocation.left.is_empty())
+    }
+
+    /// All partitions that are the caller's and not being revoked.
+    pub fn kept(&self) -> Vec<TopicPartition> {
+        let kept_of = |(topic, partitions): (&Arc<str>, &HashMap<i32, Owned>)| -> Vec<_> {
+            let kept = partitions.iter().filter(|(_, owned)| !owned.revoked);
+            kept.map(|(number, _)| TopicPartition::new(Arc::clone(topic), *number))
+                .collect()
+        };
+        self.topics.iter().flat_map(kept_of).collect()
     }
 
     /// The revocation that waits, whether it was answered or not.
@@ -586,12 +620,28 @@ mod tests {
     fn a_topic_that_grows_is_told_once_and_one_made_anew_is_not_the_same() {
         let mut assignment = assignment(&[partition("a", 0)]);
         assert_eq!(assignment.describe("a", ID, 4), None);
-        let added = assignment.describe("a", ID, 6);
-        assert_eq!(added.map(|added| (added.before, added.now)), Some((4, 6)));
+        let added = PartitionsAdded {
+            topic: "a".into(),
+            before: 4,
+            now: 6,
+        };
+        let grown = assignment.describe("a", ID, 6);
+        assert_eq!(grown, Some(Change::Grown(added)));
         assert_eq!(assignment.describe("a", ID, 6), None);
-        assert_eq!(assignment.made_anew("a", ID), None);
-        let anew = assignment.made_anew("a", TopicId(2));
-        assert_eq!(anew.map(|anew| anew.partitions.len()), Some(1));
+        let anew = assignment.describe("a", TopicId(2), 9);
+        assert_eq!(anew, Some(Change::MadeAnew(ID)));
+        // The next client knows what was before, until the topic is begun.
+        let mut assignment = assignment.of_next_client();
         assert_eq!(assignment.describe("a", TopicId(2), 9), None);
+        assignment.add(vec![partition("a", 0)]);
+        let former = |assignment: &mut Assignment| {
+            let ready = assignment.take_ready(|_| Some((TopicId(2), 9)));
+            ready[0].0.former
+        };
+        let known = former(&mut assignment);
+        assert_eq!(known.map(|former| former.topic_id), Some(ID));
+        assignment.begin([(partition("a", 0), TopicId(2), 9)], Instant::now());
+        assignment.add(vec![partition("a", 1)]);
+        assert_eq!(former(&mut assignment), None);
     }
 }

@@ -9,6 +9,7 @@ use prosody_core::record::{TopicId, TopicPartition};
 use rdkafka::error::RDKafkaErrorCode;
 use tracing::warn;
 
+use super::assignment::Change;
 use super::position::{self, Committed};
 use super::worker::Worker;
 use crate::admin::is_missing;
@@ -132,10 +133,11 @@ impl Worker<'_> {
         for DescribedTopic { name, found } in topics {
             match found {
                 Ok((id, count)) => {
-                    if let Some(added) = self.assignment.describe(&name, id, count) {
-                        self.shared.outbox.partitions_added(added);
+                    match self.assignment.describe(&name, id, count) {
+                        Some(Change::Grown(added)) => self.shared.outbox.partitions_added(added),
+                        Some(Change::MadeAnew(before)) => self.take_made_anew(&name, id, before),
+                        None => {}
                     }
-                    self.begin_made_anew(&name, id);
                     self.look_ups.topics.insert(name, (id, count));
                 }
                 Err(error) => {
@@ -150,16 +152,16 @@ impl Worker<'_> {
         self.release_doubtful();
     }
 
-    fn begin_made_anew(&mut self, topic: &str, id: TopicId) {
-        let Some(anew) = self.assignment.made_anew(topic, id) else {
-            return;
-        };
-        let (before, now) = (anew.before.0, id.0);
+    /// A topic is another one than this client has known. librdkafka would go on with what it knows
+    /// of the former one's leaders, and never read from the new one if these had changed.
+    fn take_made_anew(&mut self, topic: &str, id: TopicId, before: TopicId) {
+        let (before, now) = (before.0, id.0);
         warn!(
             "topic was deleted and created again, it is begun at its first message: topic={topic} id={now:032x} before={before:032x}"
         );
-        let restarts = anew.partitions.into_iter();
-        self.restart(restarts.map(|(name, generation)| (name, generation, None)));
+        let all = self.assignment.of_topic(topic).into_iter();
+        self.restart(all.map(|(name, generation)| (name, generation, None)));
+        self.rejoins = true;
     }
 
     /// A topic is not there, or cannot be described.

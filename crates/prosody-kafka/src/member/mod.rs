@@ -91,11 +91,11 @@ impl KafkaMember {
             .map_err(|_| LogError::Refused("group_id contains a NUL byte".to_owned()))?;
         let servers = options.bootstrap_servers.join(",");
         let health = Health::of(format!("consumer of {}", membership.group_id), servers);
-        let consumer = consumer(&options.for_member(&membership.group_id), &health)?;
-        let topics: Vec<&str> = membership.topics.iter().map(String::as_str).collect();
-        consumer
-            .subscribe(&topics)
-            .map_err(|error| refused(&error))?;
+        let config = options.for_member(&membership.group_id);
+        let for_clients = Arc::clone(&health);
+        let topics = membership.topics;
+        let join = move || consumer(&config, &topics, &for_clients);
+        let consumer = join()?;
 
         let waker = Arc::new(Waker::default());
         let shared = Arc::new(Shared {
@@ -112,7 +112,7 @@ impl KafkaMember {
             begins_at: options.begins_at(),
         };
         let run = move || {
-            worker::run(consumer, &for_thread, group, &settings);
+            worker::run(consumer, join, &for_thread, &group, &settings);
             let _ = finished.send(true);
         };
         thread::Builder::new()
@@ -160,14 +160,21 @@ impl KafkaMember {
     }
 }
 
+/// A client that joins its group.
 fn consumer(
     config: &ClientConfig,
+    topics: &[String],
     health: &Arc<Health>,
 ) -> Result<BaseConsumer<MemberContext>, LogError> {
     let context = MemberContext::new(Arc::clone(health));
-    config
+    let consumer: BaseConsumer<MemberContext> = config
         .create_with_context(context)
-        .map_err(|error| refused(&error))
+        .map_err(|error| refused(&error))?;
+    let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
+    consumer
+        .subscribe(&topics)
+        .map_err(|error| refused(&error))?;
+    Ok(consumer)
 }
 
 impl Log for KafkaMember {

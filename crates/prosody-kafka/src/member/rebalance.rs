@@ -44,7 +44,7 @@ impl Worker<'_> {
 
     fn assign(&mut self, partitions: Vec<TopicPartition>) {
         self.answer_due = true;
-        if partitions.is_empty() {
+        if partitions.is_empty() || self.rejoins {
             // The protocol wants an answer to an empty list, too.
             self.answer_assign(&TopicPartitionList::new());
             return;
@@ -56,6 +56,9 @@ impl Worker<'_> {
 
     /// Begins the partitions of which all that is needed is known.
     pub(super) fn begin_ready(&mut self) {
+        if self.rejoins {
+            return;
+        }
         let ready = self
             .assignment
             .take_ready(|partition| self.look_ups.ready(partition));
@@ -81,7 +84,7 @@ impl Worker<'_> {
             }
         });
         let (fresh, restarts): (Vec<_>, Vec<_>) =
-            beginnings.partition(|one| one.waiting.former.is_none());
+            beginnings.partition(|one| !one.waiting.is_native);
         let mut begun = Vec::new();
         // Partitions whose topics are not described come later, by themselves.
         if (answers || !fresh.is_empty()) && self.answer_assign(&starts(&fresh)) {
@@ -163,7 +166,28 @@ impl Worker<'_> {
         self.look_ups.soon();
     }
 
+    /// Has the caller give up what it has, as in any rebalance, after one that is under way: whether
+    /// nothing is left.
+    pub(super) fn is_free(&mut self) -> bool {
+        if !self.assignment.is_given_up() {
+            return false;
+        }
+        let kept = self.assignment.kept();
+        if kept.is_empty() {
+            return true;
+        }
+        self.flush();
+        self.doubtful.forget(&kept);
+        self.assignment.revoke(&kept, Vec::new());
+        self.shared.outbox.revoked(kept);
+        false
+    }
+
     fn revoke(&mut self, partitions: Vec<TopicPartition>) {
+        if self.rejoins {
+            // All are on their way already; the end of the client answers.
+            return;
+        }
         self.answer_due = false;
         self.doubtful.forget(&partitions);
         let (owned, restarting) = self.assignment.owned_of(partitions);

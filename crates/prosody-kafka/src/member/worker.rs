@@ -1,6 +1,6 @@
 //! The poll thread: serves the consumer, whether anybody takes its records or not.
 
-use std::ffi::CString;
+use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -44,49 +44,81 @@ pub(super) struct Settings {
     pub begins_at: Offset,
 }
 
-/// Runs a member from its first poll to the destruction of its client.
+/// Runs a member from its first poll to the destruction of its last client. `join` makes one that
+/// joins the group.
 pub(super) fn run(
     mut consumer: BaseConsumer<MemberContext>,
+    join: impl Fn() -> Result<BaseConsumer<MemberContext>, LogError>,
     shared: &Shared,
-    group: CString,
+    group: &CStr,
     settings: &Settings,
 ) {
     shared.waker.adopt_current_thread();
-    let waker = Arc::clone(&shared.waker);
-    consumer.set_nonempty_callback(move || waker.wake());
-    let client = consumer.client();
-    match (
-        Replies::new(client, &shared.waker),
-        ConsumerQueue::new(client),
-    ) {
-        (Some(replies), Some(queue)) => {
-            let worker = Worker {
-                consumer: &consumer,
-                queue,
-                shared,
-                poll_interval: settings.poll_interval.min(POLL_INTERVAL_MAX),
-                begins_at: settings.begins_at,
-                requests: Requests::new(replies, group),
-                assignment: Assignment::new(),
-                batch: Batch::default(),
-                doubtful: Batch::default(),
-                flow: Flow::Open,
-                look_ups: LookUps::new(),
-                answer_due: false,
-                failed: false,
-            };
-            worker.run();
+    let mut assignment = Assignment::new();
+    while let Some(left) = run_client(&mut consumer, shared, group, settings, assignment) {
+        assignment = left.of_next_client();
+        // Leaves the group, whose partitions the caller has given up.
+        consumer.context().begin_close();
+        drop(consumer);
+        if shared.closing.load(Ordering::Acquire) {
+            return end(shared, None);
         }
-        _ => shared
-            .outbox
-            .failed(LogError::Refused("librdkafka has no queue".to_owned())),
+        consumer = match join() {
+            Ok(joined) => joined,
+            Err(error) => return end(shared, Some(error)),
+        };
+    }
+    end(shared, None);
+    consumer.context().begin_close();
+    // Leaves the group. Takes seconds with the brokers gone, which is why nobody waits for us.
+    drop(consumer);
+}
+
+fn end(shared: &Shared, error: Option<LogError>) {
+    if let Some(error) = error {
+        shared.outbox.failed(error);
     }
     // What is dropped here answers with `Ended`.
     shared.commands.lock().take();
     shared.outbox.end();
-    consumer.context().begin_close();
-    // Leaves the group. Takes seconds with the brokers gone, which is why nobody waits for us.
-    drop(consumer);
+}
+
+/// Serves one client; gives what is left of its assignment if another one is to take its place.
+fn run_client(
+    consumer: &mut BaseConsumer<MemberContext>,
+    shared: &Shared,
+    group: &CStr,
+    settings: &Settings,
+    assignment: Assignment,
+) -> Option<Assignment> {
+    let waker = Arc::clone(&shared.waker);
+    consumer.set_nonempty_callback(move || waker.wake());
+    let client = consumer.client();
+    let (Some(replies), Some(queue)) = (
+        Replies::new(client, &shared.waker),
+        ConsumerQueue::new(client),
+    ) else {
+        let error = LogError::Refused("librdkafka has no queue".to_owned());
+        shared.outbox.failed(error);
+        return None;
+    };
+    let worker = Worker {
+        consumer,
+        queue,
+        shared,
+        poll_interval: settings.poll_interval.min(POLL_INTERVAL_MAX),
+        begins_at: settings.begins_at,
+        requests: Requests::new(replies, group.to_owned()),
+        assignment,
+        batch: Batch::default(),
+        doubtful: Batch::default(),
+        flow: Flow::Open,
+        look_ups: LookUps::new(),
+        answer_due: false,
+        rejoins: false,
+        failed: false,
+    };
+    worker.run()
 }
 
 /// Whether records are taken from librdkafka.
@@ -121,13 +153,19 @@ pub(super) struct Worker<'c> {
     pub(super) look_ups: LookUps,
     /// The group waits for our answer to an assignment.
     pub(super) answer_due: bool,
+    /// The client is replaced as soon as the caller has given everything up.
+    pub(super) rejoins: bool,
     failed: bool,
 }
 
 impl Worker<'_> {
-    fn run(mut self) {
+    fn run(mut self) -> Option<Assignment> {
         let closing = &self.shared.closing;
         while !self.failed && !closing.load(Ordering::Acquire) {
+            if self.rejoins && self.is_free() {
+                self.answer_everything();
+                return Some(self.assignment);
+            }
             self.take_commands();
             self.take_replies();
             self.look_up_if_due();
@@ -145,6 +183,7 @@ impl Worker<'_> {
             }
         }
         self.answer_everything();
+        None
     }
 
     fn wait(&self, limit: Duration) {
