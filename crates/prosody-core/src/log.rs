@@ -129,6 +129,9 @@ pub enum SendError {
         /// The last thing that is known of the cluster.
         reason: String,
     },
+    /// Not acknowledged, because the sender could not go on.
+    #[error("{0}; it may still arrive")]
+    Lost(String),
 }
 
 /// A message could not be loaded by its coordinates.
