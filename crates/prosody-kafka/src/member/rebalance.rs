@@ -70,10 +70,10 @@ impl Worker<'_> {
         let beginnings = ready.into_iter().map(|(waiting, topic_id, partition_count)| {
             let committed = self.look_ups.committed(&waiting.topic_partition);
             let start = position::start(topic_id, committed, waiting.former, begins_at);
-            if committed.is_some() && start == Offset::Beginning {
+            if let Some(committed) = committed.filter(|_| start == Offset::Beginning) {
+                let (partition, offset) = (&waiting.topic_partition, committed.offset);
                 warn!(
-                    "the committed offset is of another topic of the same name, the partition is begun at its first message: {} offset={committed:?}",
-                    waiting.topic_partition
+                    "the committed offset is of another topic of the same name, the partition is begun at its first message: {partition} offset={offset}"
                 );
             }
             Beginning {
