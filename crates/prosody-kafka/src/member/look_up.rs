@@ -138,6 +138,8 @@ impl Worker<'_> {
                         Some(Change::MadeAnew(before)) => self.take_made_anew(&name, id, before),
                         None => {}
                     }
+                    let asked_at = self.look_ups.asked_at();
+                    self.assignment.known(&name, id, asked_at);
                     self.look_ups.topics.insert(name, (id, count));
                 }
                 Err(error) => {
@@ -145,9 +147,6 @@ impl Worker<'_> {
                     self.miss(&name, &error);
                 }
             }
-        }
-        if self.look_ups.all_found {
-            self.assignment.all_known(self.look_ups.asked_at());
         }
         self.release_doubtful();
     }
