@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use common::{
@@ -285,4 +285,55 @@ async fn a_partition_is_begun_afresh_when_the_caller_asks_for_it() {
         .any(|record| record.generation > second);
     assert!(!stale);
     member.close().await;
+}
+
+#[tokio::test]
+async fn all_members_of_a_group_go_over_to_a_topic_made_anew() {
+    let Some(broker) = broker() else { return };
+    let topic = topic(&broker, 4).await;
+    let other = common::topic(&broker, 2).await;
+    let cluster = cluster(&broker, &[]);
+    let group = unique("group");
+    let mut members = Vec::new();
+    for _ in 0..2 {
+        let mut member = Member::join(&cluster, &group, &[&topic, &other]);
+        member.gives_up = true;
+        members.push(member);
+    }
+    let [one, two] = &mut members[..] else { return };
+    for round in 0..3 {
+        if round > 0 {
+            delete_topic(&broker, &topic).await;
+            create_topic_with(&broker, &topic, 4, &[]).await;
+        }
+        let producer = common::cluster(&broker, &[]).producer().unwrap();
+        let numbers = round * 1_000..round * 1_000 + 300;
+        send_numbers(&producer, &topic, numbers.clone()).await;
+        send_numbers(
+            &producer,
+            &other,
+            100_000 + numbers.start..100_000 + numbers.end,
+        )
+        .await;
+        let mut missing: HashSet<String> = texts(numbers.clone()).into_iter().collect();
+        missing.extend(texts(100_000 + numbers.start..100_000 + numbers.end));
+        let mut rest = PATIENCE.as_millis() / 100;
+        loop {
+            let wait = Duration::from_millis(100);
+            tokio::join!(one.during(wait), two.during(wait));
+            for member in [&mut *one, &mut *two] {
+                for payload in member.payloads() {
+                    missing.remove(&payload);
+                }
+                member.records.clear();
+            }
+            if missing.is_empty() {
+                break;
+            }
+            rest -= 1;
+            assert!(rest > 0, "{} have not come in round {round}", missing.len());
+        }
+    }
+    assert!(one.failed.is_none() && two.failed.is_none());
+    tokio::join!(one.close(), two.close());
 }

@@ -169,3 +169,17 @@ fn a_topic_that_grows_is_told_once_and_one_made_anew_is_not_the_same() {
     assignment.add(vec![partition("a", 1)]);
     assert_eq!(former(&mut assignment), None);
 }
+
+#[test]
+fn a_pause_is_of_one_assignment() {
+    let this = partition("a", 0);
+    let mut assignment = assignment(std::slice::from_ref(&this));
+    let of = |generation| vec![(this.clone(), Generation(generation))];
+    assert_eq!(assignment.set_paused(of(1), true).len(), 1);
+    assert!(assignment.restart(&this, Generation(1), None));
+    describe(&mut assignment, "a");
+    assert!(assignment.set_paused(of(1), true).is_empty(), "too late");
+    assert_eq!(assignment.unpaused(), std::slice::from_ref(&this));
+    assert_eq!(assignment.set_paused(of(2), true).len(), 1);
+    assert!(assignment.unpaused().is_empty());
+}
