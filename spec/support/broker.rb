@@ -54,6 +54,10 @@ module Broker
       ENV["PROSODY_TEST_BROKER"]
     end
 
+    def protocol(at: address)
+      KafkaProtocol.new(at)
+    end
+
     def create_topics(topics, settings = {}, at: address)
       KafkaProtocol.new(at).create_topics(topics, settings)
     end

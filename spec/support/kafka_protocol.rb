@@ -9,9 +9,10 @@ class KafkaProtocol
   METADATA = [3, 4].freeze
   CREATE_TOPICS = [19, 4].freeze
   DELETE_TOPICS = [20, 3].freeze
+  CREATE_PARTITIONS = [37, 1].freeze
   TIMEOUT_MS = 15_000
   ALREADY_EXISTS = 36
-  private_constant :OFFSET_FETCH, :METADATA, :CREATE_TOPICS, :DELETE_TOPICS, :TIMEOUT_MS, :ALREADY_EXISTS
+  private_constant :OFFSET_FETCH, :METADATA, :CREATE_TOPICS, :DELETE_TOPICS, :CREATE_PARTITIONS, :TIMEOUT_MS, :ALREADY_EXISTS
 
   def initialize(address)
     @host, port = address.split(",").first.split(":")
@@ -55,6 +56,17 @@ class KafkaProtocol
       next if [answer.int16, *offsets.map(&:last)].any?(&:nonzero?)
 
       offsets.to_h { |partition, offset, *| [partition, offset] }.reject { |_, offset| offset.negative? }
+    end
+  end
+
+  # Adds partitions, so that the topic has so many, and waits until it has.
+  def grow_topic(name, partitions)
+    connected do
+      body = array([string(name) + [partitions, -1].pack("l>l>")]) + [TIMEOUT_MS, 0].pack("l>C")
+      errors(ask(CREATE_PARTITIONS, body), messages: true).each do |_, code, message|
+        raise "topic #{name} does not grow: #{code} #{message}" unless code.zero?
+      end
+      await("partitions of #{name}") { leaders([name]) == {name => partitions} }
     end
   end
 

@@ -35,6 +35,7 @@ use crate::ledger_cache::LedgerCache;
 use crate::ledger_writer::{LedgerRoom, LedgerWriter, WriteError};
 use crate::outcome::{Consequence, Failure, FailureClass, Outcome, consequence};
 use crate::record::Record;
+use crate::store::StoreError;
 
 /// The header by which a service knows its own messages.
 pub const SOURCE_SYSTEM_HEADER: &[u8] = b"source-system";
@@ -208,7 +209,8 @@ impl Journey {
                     self.ledgers.insert(assignment.generation(), &ledger);
                     return Some(ledger);
                 }
-                Err(reason) => reason,
+                Err(Unread::Ended) => return None,
+                Err(Unread::Yet(reason)) => reason,
             };
             if tries == 0 {
                 warn!("the state of a key cannot be read, its events wait: {reason} {message}");
@@ -227,11 +229,16 @@ impl Journey {
         &self,
         assignment: &Assignment,
         name: &LedgerKey,
-    ) -> Result<Arc<LedgerWriter>, String> {
-        let claim = assignment.claim().ok_or("the partition is not claimed")?;
+    ) -> Result<Arc<LedgerWriter>, Unread> {
+        let Some(claim) = assignment.claim() else {
+            return Err(Unread::Yet("the partition is not claimed".to_owned()));
+        };
         let rows = self.room.store.hydrate(name, claim).await;
-        let rows = rows.map_err(|error| error.to_string())?;
-        let ledger = Ledger::from_rows(rows).map_err(|error| error.to_string())?;
+        let rows = rows.map_err(|error| match error {
+            StoreError::Ended => Unread::Ended,
+            StoreError::Unavailable(_) => Unread::Yet(error.to_string()),
+        })?;
+        let ledger = Ledger::from_rows(rows).map_err(|error| Unread::Yet(error.to_string()))?;
         let room = Arc::clone(&self.room);
         Ok(Arc::new(LedgerWriter::new(name.clone(), room, ledger)))
     }
@@ -444,6 +451,14 @@ impl Journey {
             }
         }
     }
+}
+
+/// A ledger could not be read.
+enum Unread {
+    /// It may be read later.
+    Yet(String),
+    /// The store has ended the assignment.
+    Ended,
 }
 
 enum Conclusion {

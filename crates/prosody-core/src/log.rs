@@ -11,6 +11,11 @@
 //! until then no other member is given the partition. [`LogEvent::Lost`] needs no answer: the
 //! partition may belong to somebody else already. Each assignment has its own [`Generation`], and
 //! each record carries that of the assignment under which it was read.
+//!
+//! An assignment is of one topic id, and within it offsets only ascend. When a topic was deleted and
+//! created again, or the log has gone back, the partition is lost and assigned anew: of another
+//! topic from its first record, of the same one from the committed offset, or from the offset that it
+//! has gone back to if that is lower.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,6 +49,17 @@ pub struct Assigned {
     pub partition_count: i32,
 }
 
+/// A topic that has grown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionsAdded {
+    /// The topic.
+    pub topic: Arc<str>,
+    /// How many partitions it had.
+    pub before: i32,
+    /// How many it has now.
+    pub now: i32,
+}
+
 /// What a member hears of its group.
 #[derive(Debug)]
 pub enum LogEvent {
@@ -55,6 +71,9 @@ pub enum LogEvent {
     Revoked(Vec<TopicPartition>),
     /// Partitions that are gone already: nothing can be committed for them.
     Lost(Vec<TopicPartition>),
+    /// A topic of the member's partitions has more of them than before. The new ones are assigned as
+    /// all others are; keys may map to other partitions from now on.
+    PartitionsAdded(PartitionsAdded),
     /// The member cannot go on.
     Failed(LogError),
 }
@@ -110,6 +129,9 @@ pub enum SendError {
         /// The last thing that is known of the cluster.
         reason: String,
     },
+    /// Not acknowledged, because the sender could not go on.
+    #[error("{0}; it may still arrive")]
+    Lost(String),
 }
 
 /// A message could not be loaded by its coordinates.
@@ -183,6 +205,12 @@ pub trait Log: Send + Sync + 'static {
 
     /// Ends a [`Log::pause`].
     fn resume(&self, partitions: &[TopicPartition]);
+
+    /// Gives up an assignment that cannot go on, and asks for a fresh one of the same partition:
+    /// [`LogEvent::Lost`], then [`LogEvent::Assigned`] if the group still gives it to this member.
+    /// The fresh one begins at the committed offset, or at `from` if that is lower. Nothing happens
+    /// if the generation is not the present one, or if the partition is being revoked.
+    fn restart(&self, partition: &TopicPartition, generation: Generation, from: Option<i64>);
 
     /// Answers a [`LogEvent::Revoked`]: from now on these partitions may belong to others.
     fn give_up(&self, partitions: &[TopicPartition]);

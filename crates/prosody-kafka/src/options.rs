@@ -5,9 +5,9 @@ use std::fmt;
 use std::time::Duration;
 
 use prosody_core::log::LogError;
-use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
+use rdkafka::{ClientConfig, Offset};
 use tracing::Level;
 
 use crate::health::LIBRDKAFKA;
@@ -86,6 +86,16 @@ impl KafkaOptions {
         config
     }
 
+    /// Where a group begins that has committed nothing.
+    pub(crate) fn begins_at(&self) -> Offset {
+        match self.properties.get("auto.offset.reset").map(String::as_str) {
+            None | Some("smallest" | "earliest" | "beginning") => Offset::Beginning,
+            Some("largest" | "latest" | "end") => Offset::End,
+            // An error, which librdkafka reports.
+            Some(_) => Offset::Invalid,
+        }
+    }
+
     /// What the loader of single messages is made with. It has the group's id, so that it needs no
     /// rights of its own, and never joins it.
     pub(crate) fn for_loader(&self, group_id: &str) -> ClientConfig {
@@ -141,6 +151,13 @@ impl KafkaOptions {
             .set("enable.auto.commit", "false")
             .set("enable.auto.offset.store", "false");
         self.default(&mut config, &["auto.offset.reset"], "earliest");
+        // Partitions that are added, and topics that a regular expression finds, are consumed within
+        // this time; librdkafka would take five minutes.
+        self.default(
+            &mut config,
+            &["topic.metadata.refresh.interval.ms"],
+            "30000",
+        );
         // One queue of bounded size, however many partitions there are.
         self.default(&mut config, &["queued.min.messages"], "20000");
         self.default(&mut config, &["queued.max.messages.kbytes"], "8192");

@@ -17,9 +17,12 @@ use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
-use rdkafka::producer::{BaseProducer, DeliveryResult, Producer as _, ProducerContext};
+use rdkafka::producer::{
+    BaseProducer, DeliveryResult, Producer as _, ProducerContext, PurgeConfig,
+};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
+use tracing::warn;
 
 use crate::ffi::{self, Outgoing};
 use crate::health::{self, Health};
@@ -44,8 +47,18 @@ type Outcome = Result<Delivery, SendError>;
 /// A record is handed to librdkafka before [`Producer::send`] returns, or, when its queue is full,
 /// to a queue of ours in front of it; both are bounded. When it is dropped, what was taken is
 /// still sent for a while, on a thread of its own.
+///
+/// A client of librdkafka that has had a fatal error sends nothing any more. What it holds is
+/// answered, and the next send makes another one.
 #[derive(Debug)]
 pub struct KafkaProducer {
+    options: KafkaOptions,
+    running: Mutex<Running>,
+}
+
+/// One client of librdkafka and its poll thread.
+#[derive(Debug)]
+struct Running {
     shared: Arc<Shared>,
     // After `shared`: when it is told to stop, the thread holds the client alone and destroys it.
     _stop: StopOnDrop,
@@ -87,6 +100,27 @@ struct Sent(oneshot::Sender<Outcome>);
 impl KafkaProducer {
     /// Makes the client and starts its poll thread. Nothing is waited for.
     pub fn new(options: &KafkaOptions) -> Result<Self, LogError> {
+        Ok(Self {
+            running: Mutex::new(Running::start(options)?),
+            options: options.clone(),
+        })
+    }
+
+    /// The client, made anew if it has had a fatal error.
+    fn client(&self) -> Result<Arc<Shared>, SendError> {
+        let mut running = self.running.lock();
+        if let Some(reason) = running.shared.fatal_error() {
+            *running = Running::start(&self.options).map_err(|error| {
+                SendError::Refused(format!("the producer cannot be replaced: {error}"))
+            })?;
+            warn!("the producer could not go on and was replaced: {reason}");
+        }
+        Ok(Arc::clone(&running.shared))
+    }
+}
+
+impl Running {
+    fn start(options: &KafkaOptions) -> Result<Self, LogError> {
         let health = Health::of("producer", options.bootstrap_servers.join(","));
         let context = SendContext {
             limit: options.send_timeout,
@@ -119,14 +153,18 @@ impl KafkaProducer {
 impl Producer for KafkaProducer {
     fn send(&self, record: OutgoingRecord) -> BoxFuture<'static, Outcome> {
         let (tell, told) = oneshot::channel();
+        let shared = match self.client() {
+            Ok(shared) => shared,
+            Err(error) => return future::ready(Err(error)).boxed(),
+        };
         // The future must not hold the client: whoever drops it last destroys it, and waits.
-        let limit = self.shared.limit;
-        let health = Arc::clone(&self.shared.health);
+        let limit = shared.limit;
+        let health = Arc::clone(&shared.health);
         let timed_out = move |reason: &str| SendError::TimedOut {
             limit,
             reason: reason.to_owned(),
         };
-        match self.shared.take(record, Box::new(Sent(tell))) {
+        match shared.take(record, Box::new(Sent(tell))) {
             Ok(()) => {}
             Err(Some(error)) => return future::ready(Err(error)).boxed(),
             // Both queues are full: the caller is to slow down.
@@ -233,9 +271,28 @@ impl Shared {
         }
     }
 
+    /// What librdkafka says of an error after which it sends nothing any more.
+    fn fatal_error(&self) -> Option<String> {
+        let (code, text) = self.producer.client().fatal_error()?;
+        Some(format!("{text} ({code:?})"))
+    }
+
+    /// Answers everything that was taken and not acknowledged.
+    fn fail(&self) {
+        self.producer
+            .purge(PurgeConfig::default().queue().inflight());
+        for record in self.waiting.lock().take_all() {
+            let error = lost(&record.record.topic);
+            let _ = record.sent.0.send(Err(error));
+        }
+    }
+
     /// The poll thread.
     fn run(&self, stopping: &AtomicBool) {
         while !stopping.load(Ordering::Acquire) {
+            if self.fatal_error().is_some() {
+                self.fail();
+            }
             let idle = self.waiting.lock().records.is_empty();
             self.producer.poll(if idle {
                 POLL_INTERVAL
@@ -243,6 +300,9 @@ impl Shared {
                 WAITING_POLL_INTERVAL
             });
             self.hand_over_waiting();
+        }
+        if self.fatal_error().is_some() {
+            self.fail();
         }
         let deadline = deadline(self.limit.min(FLUSH_MAX));
         while Instant::now() < deadline {
@@ -270,11 +330,23 @@ impl Waiting {
         self.records.push_front(record);
     }
 
+    fn take_all(&mut self) -> VecDeque<WaitingRecord> {
+        self.bytes = 0;
+        std::mem::take(&mut self.records)
+    }
+
     fn pop_front(&mut self) -> Option<WaitingRecord> {
         let record = self.records.pop_front()?;
         self.bytes -= size(&record.record);
         Some(record)
     }
+}
+
+/// The client has had a fatal error, which is no fault of the message.
+fn lost(topic: &str) -> SendError {
+    SendError::Lost(format!(
+        "topic {topic}: the producer could not go on before the message was acknowledged; it is replaced with the next send"
+    ))
 }
 
 fn size(record: &OutgoingRecord) -> usize {
@@ -319,8 +391,10 @@ impl SendContext {
             | Code::UnsupportedFeature
             | Code::UnsupportedVersion
             | Code::UnsupportedForMessageFormat
-            | Code::UnsupportedCompressionType
-            | Code::Fatal => SendError::Refused(format!("topic {topic}: {code}")),
+            | Code::UnsupportedCompressionType => {
+                SendError::Refused(format!("topic {topic}: {code}"))
+            }
+            Code::Fatal | Code::PurgeQueue | Code::PurgeInflight => lost(topic),
             Code::MessageTimedOut => SendError::TimedOut {
                 limit: self.limit,
                 reason: self.health.reason(),
@@ -376,3 +450,6 @@ impl std::fmt::Debug for Shared {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

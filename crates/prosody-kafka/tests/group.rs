@@ -536,10 +536,18 @@ async fn a_deleted_topic_is_lost_and_the_others_go_on() {
     let partition = TopicPartition::new(kept.clone(), 0);
     member.commit(&partition, 10).await;
 
-    // It comes back as another topic.
+    // It comes back as another topic: the client is made anew, and all partitions with it.
+    let before = member.assigned[&partition].generation;
+    member.gives_up = true;
     create_topic_with(&broker, &deleted, 2, &[]).await;
-    member.until_assigned(3).await;
-    let generation = |topic| member.assigned[&TopicPartition::new(topic, 0)].generation;
-    assert!(generation(deleted.clone()) > generation(kept.clone()));
+    member
+        .until("all partitions are assigned", |member| {
+            let mut assigned = member.assigned.values();
+            member.assigned.len() == 3 && assigned.all(|one| one.generation > before)
+        })
+        .await;
+    send_numbers(&producer, &kept, 10..20).await;
+    member.until_records(20).await;
+    assert_eq!(member.payloads(), texts(0..20));
     member.close().await;
 }

@@ -8,6 +8,7 @@
 mod common;
 
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{Member, cluster, outgoing, send_numbers, topic, unique};
@@ -22,7 +23,27 @@ struct Broker {
     port: String,
 }
 
+static STARTED: AtomicU32 = AtomicU32::new(0);
+
 impl Broker {
+    /// Starts one, if it is known how; with its address.
+    fn start() -> Option<(Self, String)> {
+        let Ok(script) = std::env::var("PROSODY_TEST_KAFKA") else {
+            println!("skipped: PROSODY_TEST_KAFKA is not set (bin/kafka)");
+            return None;
+        };
+        common::log();
+        let dir = std::env::temp_dir().join(unique("kafka"));
+        let dir = dir.display().to_string();
+        // Two ports for each, below those that outgoing connections take.
+        let number = std::process::id() + STARTED.fetch_add(1, Ordering::Relaxed);
+        let port = (20_000 + number % 6_000 * 2).to_string();
+        let address = format!("127.0.0.1:{port}");
+        let kafka = Self { script, dir, port };
+        kafka.up();
+        Some((kafka, address))
+    }
+
     fn up(&self) {
         let mut up = Command::new(&self.script);
         // The broker keeps the script's output open: only its errors are taken.
@@ -57,20 +78,9 @@ impl Drop for Broker {
 
 #[tokio::test]
 async fn a_broker_that_crashes_is_waited_for() {
-    let Ok(script) = std::env::var("PROSODY_TEST_KAFKA") else {
-        println!("skipped: PROSODY_TEST_KAFKA is not set (services/kafka.sh)");
+    let Some((kafka, broker)) = Broker::start() else {
         return;
     };
-    common::log();
-    let dir = std::env::temp_dir()
-        .join(unique("kafka"))
-        .display()
-        .to_string();
-    // Two ports below those that outgoing connections take.
-    let port = (20_000 + std::process::id() % 6_000 * 2).to_string();
-    let broker = format!("127.0.0.1:{port}");
-    let kafka = Broker { script, dir, port };
-    kafka.up();
     let topic = topic(&broker, 1).await;
     let partition = TopicPartition::new(topic.clone(), 0);
     let patient = cluster(&broker, &[]);
@@ -157,4 +167,39 @@ async fn a_broker_that_crashes_is_waited_for() {
         "{:?}",
         begin.elapsed()
     );
+}
+
+/// An election raises a partition's leader epoch. Made anew, the topic begins with the first one
+/// again, which librdkafka takes for outdated as long as it knows the former topic.
+#[tokio::test]
+async fn a_topic_made_anew_after_an_election_is_read() {
+    let Some((kafka, broker)) = Broker::start() else {
+        return;
+    };
+    let topic = topic(&broker, 2).await;
+    let other = common::topic(&broker, 1).await;
+    kafka.kill();
+    kafka.up();
+    let cluster = cluster(&broker, &[]);
+    send_numbers(&cluster.producer().unwrap(), &topic, 0..10).await;
+    let mut member = Member::join(&cluster, &unique("group"), &[&topic, &other]);
+    member.gives_up = true;
+    member.until_records(10).await;
+    assert!(member.records[0].leader_epoch > 0);
+
+    common::delete_topic(&broker, &topic).await;
+    common::create_topic_with(&broker, &topic, 2, &[]).await;
+    let producer = common::cluster(&broker, &[]).producer().unwrap();
+    send_numbers(&producer, &topic, 100..130).await;
+    let begin = Instant::now();
+    member.until_records(40).await;
+    println!("it is read after {:?}", begin.elapsed());
+    let mut payloads = member.payloads();
+    payloads[10..].sort();
+    assert_eq!(payloads[10..], common::texts(100..130));
+    assert_eq!(member.records[39].leader_epoch, 0);
+    // The partition of the other topic was given up, and has come again.
+    send_numbers(&producer, &other, 200..210).await;
+    member.until_records(50).await;
+    member.close().await;
 }

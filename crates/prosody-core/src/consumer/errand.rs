@@ -14,6 +14,10 @@ use crate::log::{Log, LogError, Watermark};
 /// How long to wait before a last commit is tried again.
 const COMMIT_RETRY: Duration = Duration::from_millis(50);
 
+/// How long after the store ended a claim the partition is begun afresh. Whoever claimed it may own it
+/// by right: the group gets time to say so.
+const RECLAIM_DELAY: Duration = Duration::from_secs(1);
+
 /// An errand that is done.
 pub(crate) enum Errand {
     /// An assignment may be worked on.
@@ -22,6 +26,8 @@ pub(crate) enum Errand {
     Dropped,
     /// A regular commit was answered.
     Committed(Vec<Watermark>, Result<(), LogError>),
+    /// It is time to start afresh after the store ended this assignment.
+    Reclaim(Arc<Assignment>),
     /// The partitions of this handover may be given up.
     Settled(u64),
 }
@@ -65,6 +71,12 @@ async fn claim(assignment: &Assignment, room: &LedgerRoom) -> Claim {
             }
         }
     }
+}
+
+/// Waits until a partition whose claim the store has ended may be claimed again.
+pub(crate) async fn wait_to_reclaim(assignment: Arc<Assignment>) -> Errand {
+    sleep(RECLAIM_DELAY).await;
+    Errand::Reclaim(assignment)
 }
 
 /// Commits watermarks once.

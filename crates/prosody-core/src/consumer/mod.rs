@@ -34,7 +34,7 @@ use crate::event::Event;
 use crate::handler::Handler;
 use crate::journey::{Ending, Journey};
 use crate::ledger_writer::LedgerRoom;
-use crate::log::{Log, LogError, LogEvent};
+use crate::log::{Log, LogError, LogEvent, PartitionsAdded};
 use crate::record::{Record, TopicPartition};
 use crate::store::Store;
 
@@ -183,6 +183,7 @@ impl Consumer {
                 Wake::Log(LogEvent::Assigned(assigned)) => self.assigned(assigned),
                 Wake::Log(LogEvent::Revoked(partitions)) => self.revoked(partitions),
                 Wake::Log(LogEvent::Lost(partitions)) => self.lost(&partitions),
+                Wake::Log(LogEvent::PartitionsAdded(added)) => report_added(&added),
                 Wake::Log(LogEvent::Failed(error)) => break Err(error),
                 Wake::Ending(event, ending) => self.take_endings(&event, ending),
                 Wake::Errand(errand) => self.errand_done(errand),
@@ -261,7 +262,7 @@ impl Consumer {
                 continue;
             };
             let assignment = &partition.assignment;
-            if assignment.generation() != record.generation || assignment.is_draining() {
+            if assignment.generation() != record.generation || partition.takes_nothing() {
                 continue;
             }
             if touched.last() != Some(&record.topic_partition) {
@@ -298,8 +299,10 @@ impl Consumer {
             };
             let offset = record.offset;
             if !partition.tracker.start(offset) {
-                partition.warn_of_repeat(&record);
-                continue;
+                partition.restart_at(&record);
+                let generation = partition.assignment.generation();
+                self.log.restart(topic_partition, generation, Some(offset));
+                break;
             }
             let Some(event) = self.journey.arrive(record, &partition.assignment) else {
                 partition.tracker.finish(offset);
@@ -362,12 +365,14 @@ impl Consumer {
             }
             Ending::Unfinished | Ending::Exit if !partition.assignment.is_draining() => {
                 warn!(
-                    "the store has ended the partition's assignment, it is not worked on until the next one: {message}"
+                    "the store has ended the partition's assignment, it starts afresh if the group still gives it to this member: {message}"
                 );
                 partition.assignment.end();
                 let before = partition.load();
                 partition.drop_waiting();
                 self.load.replace(before, partition.load());
+                let reclaim = errand::wait_to_reclaim(Arc::clone(&partition.assignment));
+                self.errands.push(reclaim.boxed());
             }
             Ending::Unfinished | Ending::Exit => {}
         }
@@ -382,6 +387,13 @@ impl Consumer {
         }
         self.admit(topic_partition);
     }
+}
+
+fn report_added(added: &PartitionsAdded) {
+    let PartitionsAdded { topic, before, now } = added;
+    warn!(
+        "topic has {now} partitions now, {before} before: a key whose partition is another one from now on has a new ledger there, and its earlier messages are not waited for: topic={topic}"
+    );
 }
 
 fn start_journey(

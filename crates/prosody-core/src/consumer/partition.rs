@@ -76,7 +76,8 @@ pub(crate) struct Partition {
     /// Bytes of events that are taken and not finished.
     pub(crate) taken_bytes: usize,
     delivery: Delivery,
-    warned_of_repeat: bool,
+    /// Nothing is taken any more: a fresh assignment was asked for.
+    is_restarting: bool,
     /// Per key with a journey under way, the events that wait behind it.
     queues: HashMap<Key, VecDeque<Arc<Event>>, foldhash::fast::RandomState>,
 }
@@ -94,7 +95,7 @@ impl Partition {
             buffer_bytes: 0,
             taken_bytes: 0,
             delivery: Delivery::Open,
-            warned_of_repeat: false,
+            is_restarting: false,
             queues: HashMap::default(),
         }
     }
@@ -129,7 +130,7 @@ impl Partition {
 
     /// Whether the window has room, and there is something for it.
     pub(crate) fn has_next(&self, uncommitted_max: usize) -> bool {
-        let open = self.is_ready && !self.assignment.is_draining();
+        let open = self.is_ready && !self.takes_nothing();
         open && !self.tracker.is_full(uncommitted_max) && !self.buffer.is_empty()
     }
 
@@ -143,16 +144,20 @@ impl Partition {
         Some(record)
     }
 
-    /// Tells once of records at offsets that were taken before: the log has gone back.
-    pub(crate) fn warn_of_repeat(&mut self, record: &Record) {
-        if std::mem::replace(&mut self.warned_of_repeat, true) {
-            return;
-        }
+    /// Whether records that come are of no use: the assignment ends.
+    pub(crate) fn takes_nothing(&self) -> bool {
+        self.is_restarting || self.assignment.is_draining()
+    }
+
+    /// A record stands at an offset that was taken before: it belongs to the next assignment, and so
+    /// does all that waits.
+    pub(crate) fn restart_at(&mut self, record: &Record) {
+        self.is_restarting = true;
+        self.drop_waiting();
         let TopicPartition { topic, partition } = &record.topic_partition;
         let (offset, epoch) = (record.offset, record.leader_epoch);
         warn!(
-            "the log has gone back, records at offsets that were taken before are skipped until the \
-             partition is assigned anew (was the topic created anew, or a leader's tail lost?): \
+            "the log has gone back, the partition is begun anew from there (was a leader's tail lost?): \
              topic={topic} partition={partition} offset={offset} leader_epoch={epoch}"
         );
     }

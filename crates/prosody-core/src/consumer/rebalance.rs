@@ -158,6 +158,7 @@ impl Consumer {
             Errand::Ready(assignment) => self.start(&assignment),
             Errand::Dropped => {}
             Errand::Committed(watermarks, result) => self.committed(watermarks, result),
+            Errand::Reclaim(assignment) => self.reclaim(&assignment),
             Errand::Settled(handover) => self.settled(handover),
         }
     }
@@ -170,6 +171,14 @@ impl Consumer {
             partition.is_ready = true;
             partition.progress.note(None);
             self.admit(topic_partition);
+        }
+    }
+
+    /// The log knows whether the partition is still this member's.
+    fn reclaim(&self, assignment: &Assignment) {
+        if self.closing.is_none() {
+            let (partition, generation) = (assignment.topic_partition(), assignment.generation());
+            self.log.restart(partition, generation, None);
         }
     }
 

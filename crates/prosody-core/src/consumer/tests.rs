@@ -9,6 +9,7 @@ mod commits;
 mod deadline;
 mod duplicates;
 mod filters;
+mod fresh;
 mod generations;
 mod interleaving;
 mod rig;

@@ -17,8 +17,8 @@ use super::producer::InProcessProducer;
 use super::subscription::Subscription;
 use super::topic::{Topic, Topics, name_fault};
 use crate::log::{
-    Cluster, Delivery, Intake, LoadError, Log, LogError, LogEvent, Membership, Producer, SendError,
-    TopicDescription,
+    Cluster, Delivery, Intake, LoadError, Log, LogError, LogEvent, Membership, PartitionsAdded,
+    Producer, SendError, TopicDescription,
 };
 use crate::record::{Coordinates, Generation, OutgoingRecord, Record, TopicId, TopicPartition};
 
@@ -125,6 +125,52 @@ impl InProcessCluster {
                 log.delete_before(offset);
             }
         });
+    }
+
+    /// Adds partitions to a topic, so that it has `partitions` of them. Its members are told.
+    ///
+    /// # Errors
+    ///
+    /// [`LogError::TopicsMissing`], or [`LogError::Refused`] if it has as many already.
+    pub fn add_partitions(&self, name: &str, partitions: i32) -> Result<(), LogError> {
+        self.shared.with(|state| {
+            let Some(topic) = state.topics.get_mut(name) else {
+                return Err(LogError::TopicsMissing(vec![name.to_owned()]));
+            };
+            let before = topic.partition_count();
+            if partitions <= before {
+                let refusal = format!("topic {name} has {before} partitions already");
+                return Err(LogError::Refused(refusal));
+            }
+            topic.grow(partitions);
+            let added = PartitionsAdded {
+                topic: name.into(),
+                before,
+                now: partitions,
+            };
+            for group in state.groups.values_mut() {
+                group.topic_grown(&added, &state.topics, &mut state.wakes);
+            }
+            Ok(())
+        })
+    }
+
+    /// Deletes a partition's records from an offset on, as an election of a leader does that lacks
+    /// them. Committed offsets stay; readers go on from there.
+    pub fn delete_records_from(&self, topic: &str, partition: i32, offset: i64) {
+        self.shared.with(|state| {
+            let found = state.topics.get_mut(topic);
+            if let Some(log) = found.and_then(|topic| topic.partition_mut(partition)) {
+                log.delete_from(offset);
+                state.rewind(&TopicPartition::new(topic, partition), offset);
+            }
+        });
+    }
+
+    /// Has all readers of a partition go on from an offset below theirs, if it is, as a broker does
+    /// whose log has gone back and grown again.
+    pub fn rewind(&self, partition: &TopicPartition, offset: i64) {
+        self.shared.with(|state| state.rewind(partition, offset));
     }
 
     /// Everything that stands in a topic, partition after partition.
@@ -351,6 +397,12 @@ impl State {
             }
         }
         result
+    }
+
+    fn rewind(&mut self, partition: &TopicPartition, offset: i64) {
+        for group in self.groups.values_mut() {
+            group.log_went_back(partition, offset, &mut self.wakes);
+        }
     }
 
     fn delete_topic(&mut self, name: &str) -> bool {

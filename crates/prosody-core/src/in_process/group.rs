@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use super::assignment::{Candidate, balance};
 use super::subscription::Subscription;
 use super::topic::{Topic, Topics};
-use crate::log::{Assigned, Intake, LogError, LogEvent, Watermark};
+use crate::log::{Assigned, Intake, LogError, LogEvent, PartitionsAdded, Watermark};
 use crate::record::{Generation, Record, TopicId, TopicPartition};
 
 const BATCH_RECORDS_MAX: usize = 512;
@@ -42,6 +42,8 @@ struct GroupMember {
     expelled: bool,
     /// What it lost and has not been told.
     lost: Vec<TopicPartition>,
+    /// Topics that have grown, which it has not been told.
+    grown: VecDeque<PartitionsAdded>,
     /// Partitions whose claim's reader is [`Reader::Ready`], each once, in the order in which
     /// they are served.
     ready: VecDeque<TopicPartition>,
@@ -54,6 +56,8 @@ struct Claim {
     topic_id: TopicId,
     /// The next offset to deliver.
     position: i64,
+    /// Where the log has gone back to: it is begun there if the committed offset is above.
+    from: Option<i64>,
     paused: bool,
     /// To be revoked even if the owner is to have it again.
     recalled: bool,
@@ -118,6 +122,7 @@ impl Group {
             unsettled: false,
             expelled: false,
             lost: Vec::new(),
+            grown: VecDeque::new(),
             ready: VecDeque::new(),
         };
         self.members.insert(id, member);
@@ -170,6 +175,63 @@ impl Group {
             .retain(|partition, _| &*partition.topic != name);
         self.lose(|partition, _| &*partition.topic == name, wakes);
         self.rebalance(topics, wakes);
+    }
+
+    /// A topic has more partitions than before.
+    pub(super) fn topic_grown(
+        &mut self,
+        added: &PartitionsAdded,
+        topics: &Topics,
+        wakes: &mut Wakes,
+    ) {
+        for member in self.members.values_mut() {
+            if member.subscription.includes(&added.topic) {
+                member.grown.push_back(added.clone());
+                member.unsettle(wakes);
+            }
+        }
+        self.rebalance(topics, wakes);
+    }
+
+    /// The log has gone back: readers beyond its end go on from there, as a broker lets them.
+    pub(super) fn log_went_back(
+        &mut self,
+        partition: &TopicPartition,
+        offset: i64,
+        wakes: &mut Wakes,
+    ) {
+        let Some(claim) = self.claims.get_mut(partition) else {
+            return;
+        };
+        if claim.position > offset {
+            claim.position = offset;
+            if claim.stage == Stage::Assigned && claim.reader == Reader::Waiting && !claim.paused {
+                self.make_ready(partition, wakes);
+            }
+        }
+    }
+
+    /// Ends an assignment and grants the partition anew.
+    pub(super) fn restart(
+        &mut self,
+        id: MemberId,
+        partition: &TopicPartition,
+        generation: Generation,
+        from: Option<i64>,
+        topics: &Topics,
+        wakes: &mut Wakes,
+    ) {
+        let restarts = |claim: &mut Claim| {
+            claim.stage == Stage::Assigned && !claim.recalled && claim.generation == generation
+        };
+        if !self.claim_of(id, partition).is_some_and(restarts) {
+            return;
+        }
+        self.lose(|lost, _| lost == partition, wakes);
+        self.settle(topics, wakes);
+        if let Some(claim) = self.claims.get_mut(partition) {
+            claim.from = from;
+        }
     }
 
     pub(super) fn pause(&mut self, id: MemberId, partitions: &[TopicPartition]) {
@@ -271,6 +333,13 @@ impl Group {
         }
         if !lost.is_empty() {
             return Some(LogEvent::Lost(lost));
+        }
+        if let Some(grown) = self
+            .members
+            .get_mut(&id)
+            .and_then(|own| own.grown.pop_front())
+        {
+            return Some(LogEvent::PartitionsAdded(grown));
         }
         let change = self.next_change(id, topics);
         match intake {
@@ -420,7 +489,8 @@ impl Group {
         for (partition, claim) in granted {
             claim.stage = Stage::Assigned;
             claim.generation = generation;
-            claim.position = self.committed.get(partition).copied().unwrap_or(0);
+            let committed = self.committed.get(partition).copied().unwrap_or(0);
+            claim.position = claim.from.map_or(committed, |from| committed.min(from));
             claim.reader = Reader::Ready;
             member.ready.push_back(partition.clone());
             assigned.push(Assigned {
@@ -483,6 +553,7 @@ impl Claim {
             generation: Generation(0),
             topic_id,
             position: 0,
+            from: None,
             paused: false,
             recalled: false,
             reader: Reader::Idle,

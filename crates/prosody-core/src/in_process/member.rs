@@ -112,6 +112,12 @@ impl Log for Member {
         self.in_group(|group, _, wakes| group.resume(self.id, partitions, wakes));
     }
 
+    fn restart(&self, partition: &TopicPartition, generation: Generation, from: Option<i64>) {
+        self.in_group(|group, topics, wakes| {
+            group.restart(self.id, partition, generation, from, topics, wakes);
+        });
+    }
+
     fn give_up(&self, partitions: &[TopicPartition]) {
         self.in_group(|group, topics, wakes| group.give_up(self.id, partitions, topics, wakes));
     }

@@ -53,6 +53,13 @@ impl Topic {
         i32::try_from(self.partitions.len()).unwrap_or(i32::MAX)
     }
 
+    pub(super) fn grow(&mut self, partitions: i32) {
+        let partitions = usize::try_from(partitions).unwrap_or(0);
+        let more = partitions.saturating_sub(self.partitions.len());
+        self.partitions
+            .extend((0..more).map(|_| Partition::default()));
+    }
+
     pub(super) fn describe(&self) -> TopicDescription {
         TopicDescription {
             name: Arc::clone(&self.name),
@@ -180,6 +187,11 @@ impl Partition {
         if !self.waiting.contains(group_id) {
             self.waiting.push(Arc::clone(group_id));
         }
+    }
+
+    pub(super) fn delete_from(&mut self, offset: i64) {
+        let left = usize::try_from(offset - self.first).unwrap_or(0);
+        self.records.truncate(left);
     }
 
     pub(super) fn delete_before(&mut self, offset: i64) {

@@ -88,6 +88,12 @@ impl Log for WatchedLog {
         self.member.resume(partitions);
     }
 
+    fn restart(&self, partition: &TopicPartition, generation: Generation, from: Option<i64>) {
+        self.truth
+            .restarts(self.member.id(), partition, generation, from);
+        self.member.restart(partition, generation, from);
+    }
+
     fn give_up(&self, partitions: &[TopicPartition]) {
         self.truth.gave_up(self.member.id(), partitions);
         self.member.give_up(partitions);

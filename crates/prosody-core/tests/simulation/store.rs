@@ -28,6 +28,15 @@ impl Durable {
         claim
     }
 
+    /// Ends whatever claim there is on a partition, as somebody does who then claims nothing.
+    pub fn end_claim(&self, topic_partition: &TopicPartition) {
+        let partition = LedgerPartition {
+            group_id: GROUP.into(),
+            topic_partition: topic_partition.clone(),
+        };
+        self.claim_now(&partition, Generation(0));
+    }
+
     /// A ledger's rows, without a claim of one's own.
     pub fn peek(&self, topic_partition: &TopicPartition, key: &str) -> Rows {
         let partition = LedgerPartition {

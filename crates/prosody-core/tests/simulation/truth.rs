@@ -50,6 +50,7 @@ struct Inner {
     violations: Vec<String>,
     trace: Vec<String>,
     overlaps_excused: u64,
+    restarts: u64,
 }
 
 #[derive(Default)]
@@ -67,6 +68,8 @@ struct MemberTruth {
     /// Assignments up to this one were taken from it without asking.
     fenced: Option<u64>,
     owned: BTreeMap<TopicPartition, u64>,
+    /// By partition, the last assignment that it gave back for a fresh one.
+    restarted: BTreeMap<TopicPartition, u64>,
     has_left: bool,
     /// The last offset begun, by assignment and key.
     begun: BTreeMap<(u64, KeyName), i64>,
@@ -124,6 +127,7 @@ impl Truth {
             violations: Vec::new(),
             trace: Vec::new(),
             overlaps_excused: 0,
+            restarts: 0,
         };
         Self {
             plan,
@@ -160,6 +164,10 @@ impl Truth {
     pub fn attempts(&self) -> (usize, u64) {
         let inner = self.lock();
         (inner.attempts.iter().sum(), inner.overlaps_excused)
+    }
+
+    pub fn restarted(&self) -> u64 {
+        self.lock().restarts
     }
 
     /// A number below `limit`.
@@ -199,7 +207,7 @@ impl Truth {
 
     pub fn heard(&self, member: MemberId, event: &LogEvent) {
         match event {
-            LogEvent::Records(_) => {}
+            LogEvent::Records(_) | LogEvent::PartitionsAdded(_) => {}
             LogEvent::Assigned(assigned) => {
                 let mut inner = self.lock();
                 let truth = inner.members.entry(member).or_default();
@@ -243,6 +251,20 @@ impl Truth {
                 "{member:?} gave up while it counts on message {message}"
             ));
         }
+    }
+
+    pub fn restarts(
+        &self,
+        member: MemberId,
+        partition: &TopicPartition,
+        generation: Generation,
+        from: Option<i64>,
+    ) {
+        self.note(&format!("{member:?} restarts {partition} from {from:?}"));
+        let mut inner = self.lock();
+        inner.restarts += 1;
+        let truth = inner.members.entry(member).or_default();
+        truth.restarted.insert(partition.clone(), generation.0);
     }
 
     pub fn left(&self, member: MemberId) {
@@ -431,6 +453,11 @@ impl Inner {
 }
 
 impl MemberTruth {
+    fn has_restarted(&self, partition: &TopicPartition, generation: Generation) -> bool {
+        let restarted = self.restarted.get(partition);
+        restarted.is_some_and(|restarted| generation.0 <= *restarted)
+    }
+
     fn is_fenced(&self, generation: Generation) -> bool {
         self.fenced.is_some_and(|fenced| generation.0 <= fenced)
     }

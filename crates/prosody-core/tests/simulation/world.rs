@@ -10,6 +10,7 @@ use prosody_core::clock::Clock;
 use prosody_core::consumer::{Consumer, ConsumerHandle, ConsumerParts};
 use prosody_core::in_process::{InProcessCluster, MemberId};
 use prosody_core::log::{Cluster, LogError, Membership};
+use prosody_core::record::TopicPartition;
 use prosody_core::store::hostile::HostileStore;
 use prosody_core::store::{MemoryStore, Store};
 use tokio::task::JoinHandle;
@@ -38,6 +39,9 @@ pub struct Counts {
     members: u64,
     expelled: u64,
     crashed: u64,
+    went_back: u64,
+    claims_ended: u64,
+    restarts: u64,
     overlaps_excused: u64,
     store_calls: u64,
     store_failures: u64,
@@ -51,6 +55,9 @@ impl Counts {
         self.members += other.members;
         self.expelled += other.expelled;
         self.crashed += other.crashed;
+        self.went_back += other.went_back;
+        self.claims_ended += other.claims_ended;
+        self.restarts += other.restarts;
         self.overlaps_excused += other.overlaps_excused;
         self.store_calls += other.store_calls;
         self.store_failures += other.store_failures;
@@ -146,6 +153,7 @@ impl World {
         self.check_the_end();
         self.counts.messages = self.plan.messages.len();
         (self.counts.attempts, self.counts.overlaps_excused) = self.truth.attempts();
+        self.counts.restarts = self.truth.restarted();
         self.counts.seconds = self.started.elapsed().as_secs();
     }
 
@@ -194,7 +202,7 @@ impl World {
     /// Something happens.
     async fn step(&mut self) {
         let index = self.rng.usize(..self.processes.len());
-        let choice = self.rng.u8(..if self.plan.rough { 9 } else { 5 });
+        let choice = self.rng.u8(..if self.plan.rough { 11 } else { 5 });
         match choice {
             0 | 1 if self.processes.len() < self.plan.members_max => self.join(),
             2 => {
@@ -229,8 +237,26 @@ impl World {
                 self.truth.note("the broker does not take commits");
                 self.truth.broker_goes_away(Duration::from_millis(time));
             }
+            9 => {
+                let partition = self.any_partition();
+                let offset = self.rng.i64(0..=20);
+                self.truth
+                    .note(&format!("{partition} goes back to {offset}"));
+                self.cluster.rewind(&partition, offset);
+                self.counts.went_back += 1;
+            }
+            10 if self.plan.durability == Durability::Shared => {
+                let partition = self.any_partition();
+                self.truth.note(&format!("the claim of {partition} ends"));
+                self.durable.end_claim(&partition);
+                self.counts.claims_ended += 1;
+            }
             _ => {}
         }
+    }
+
+    fn any_partition(&mut self) -> TopicPartition {
+        TopicPartition::new(TOPIC, self.rng.i32(0..self.plan.partitions))
     }
 
     async fn shut_down(&mut self, mut process: Process) {

@@ -58,6 +58,14 @@ impl Drop for ConsumerQueue<'_> {
     }
 }
 
+/// Has a client meet a fatal error.
+#[cfg(test)]
+pub(crate) fn fail_for_good<C: ClientContext>(client: &Client<C>) {
+    let code = sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER;
+    // SAFETY: the client is alive, and the text a C string.
+    unsafe { sys::rd_kafka_test_fatal_error(client.native_ptr(), code, c"a test".as_ptr()) };
+}
+
 fn check(code: sys::rd_kafka_resp_err_t) -> Result<(), NativeError> {
     if code == RD_KAFKA_RESP_ERR_NO_ERROR {
         Ok(())

@@ -29,6 +29,8 @@ pub(crate) struct GroupOffset {
     pub partition: TopicPartition,
     /// The committed offset; negative if there is none.
     pub offset: Result<i64, NativeError>,
+    /// What its commit says besides.
+    pub metadata: String,
 }
 
 /// An answer to a request whose answers go to a [`Replies`].
@@ -112,6 +114,12 @@ impl<'c> Replies<'c> {
             let mut request =
                 sys::rd_kafka_ListConsumerGroupOffsets_new(group.as_ptr(), list.ptr());
             let options = self.admin_options(operation, number, limit);
+            // Offsets of a transaction that is under way count once it is over. Fails only for
+            // other operations than this.
+            let error = sys::rd_kafka_AdminOptions_set_require_stable_offsets(options, 1);
+            if !error.is_null() {
+                sys::rd_kafka_error_destroy(error);
+            }
             let queue = self.queue.as_ptr();
             sys::rd_kafka_ListConsumerGroupOffsets(
                 self.client,
@@ -219,10 +227,18 @@ unsafe fn read_reply(event: *mut sys::rd_kafka_event_t) -> Option<Reply> {
 }
 
 /// # Safety
+/// `start` is null or the start of so many bytes, which live for as long as the result.
+unsafe fn bytes<'a>(start: *const u8, length: usize) -> &'a [u8] {
+    if start.is_null() {
+        return &[];
+    }
+    // SAFETY: by this function's contract.
+    unsafe { slice::from_raw_parts(start, length) }
+}
+
+/// # Safety
 /// `list` is null or alive.
-unsafe fn read_list(
-    list: *const sys::rd_kafka_topic_partition_list_t,
-) -> Vec<(TopicPartition, i64, Option<NativeError>)> {
+unsafe fn read_list(list: *const sys::rd_kafka_topic_partition_list_t) -> Vec<GroupOffset> {
     if list.is_null() {
         return Vec::new();
     }
@@ -237,8 +253,13 @@ unsafe fn read_list(
     let read = |element: &sys::rd_kafka_topic_partition_t| {
         // SAFETY: as above.
         let topic = unsafe { text(element.topic) };
-        let partition = TopicPartition::new(topic, element.partition);
-        (partition, element.offset, check(element.err).err())
+        // SAFETY: the metadata, if there is any, has so many bytes.
+        let metadata = unsafe { bytes(element.metadata.cast(), element.metadata_size) };
+        GroupOffset {
+            partition: TopicPartition::new(topic, element.partition),
+            offset: check(element.err).map(|()| element.offset),
+            metadata: String::from_utf8_lossy(metadata).into_owned(),
+        }
     };
     elements.iter().map(read).collect()
 }
@@ -251,7 +272,7 @@ unsafe fn read_refused(
     // SAFETY: by this function's contract.
     let all = unsafe { read_list(list) };
     all.into_iter()
-        .filter_map(|(partition, _, error)| Some((partition, error?)))
+        .filter_map(|one| Some((one.partition, one.offset.err()?)))
         .collect()
 }
 
@@ -323,12 +344,7 @@ unsafe fn read_offsets(event: *mut sys::rd_kafka_event_t) -> Result<Vec<GroupOff
         if !error.is_null() {
             check(sys::rd_kafka_error_code(error))?;
         }
-        let list = read_list(sys::rd_kafka_group_result_partitions(group));
-        let read = |(partition, offset, error): (_, _, Option<NativeError>)| GroupOffset {
-            partition,
-            offset: error.map_or(Ok(offset), Err),
-        };
-        Ok(list.into_iter().map(read).collect())
+        Ok(read_list(sys::rd_kafka_group_result_partitions(group)))
     }
 }
 

@@ -5,7 +5,10 @@
 
 mod assignment;
 mod context;
+mod look_up;
 mod outbox;
+mod position;
+mod rebalance;
 pub(crate) mod records;
 mod requests;
 mod worker;
@@ -45,9 +48,11 @@ type Answer<T> = oneshot::Sender<Result<T, LogError>>;
 enum Command {
     Commit(Vec<Watermark>, Answer<()>),
     Positions(Vec<TopicPartition>, Answer<Vec<Option<i64>>>),
-    Pause(Vec<TopicPartition>),
+    Pause(Vec<(TopicPartition, Generation)>),
     Rewind(TopicPartition, Generation, i64),
-    Resume(Vec<TopicPartition>),
+    Resume(Vec<(TopicPartition, Generation)>),
+    /// The offset that the log has gone back to, if that is why.
+    Restart(TopicPartition, Generation, Option<i64>),
     GiveUp(Vec<TopicPartition>),
 }
 
@@ -87,11 +92,11 @@ impl KafkaMember {
             .map_err(|_| LogError::Refused("group_id contains a NUL byte".to_owned()))?;
         let servers = options.bootstrap_servers.join(",");
         let health = Health::of(format!("consumer of {}", membership.group_id), servers);
-        let consumer = consumer(&options.for_member(&membership.group_id), &health)?;
-        let topics: Vec<&str> = membership.topics.iter().map(String::as_str).collect();
-        consumer
-            .subscribe(&topics)
-            .map_err(|error| refused(&error))?;
+        let config = options.for_member(&membership.group_id);
+        let for_clients = Arc::clone(&health);
+        let topics = membership.topics;
+        let join = move || consumer(&config, &topics, &for_clients);
+        let consumer = join()?;
 
         let waker = Arc::new(Waker::default());
         let shared = Arc::new(Shared {
@@ -103,8 +108,12 @@ impl KafkaMember {
         });
         let (finished, done) = watch::channel(false);
         let for_thread = Arc::clone(&shared);
+        let settings = worker::Settings {
+            poll_interval: membership.poll_interval,
+            begins_at: options.begins_at(),
+        };
         let run = move || {
-            worker::run(consumer, &for_thread, group, membership.poll_interval);
+            worker::run(consumer, join, &for_thread, &group, &settings);
             let _ = finished.send(true);
         };
         thread::Builder::new()
@@ -152,14 +161,21 @@ impl KafkaMember {
     }
 }
 
+/// A client that joins its group.
 fn consumer(
     config: &ClientConfig,
+    topics: &[String],
     health: &Arc<Health>,
 ) -> Result<BaseConsumer<MemberContext>, LogError> {
     let context = MemberContext::new(Arc::clone(health));
-    config
+    let consumer: BaseConsumer<MemberContext> = config
         .create_with_context(context)
-        .map_err(|error| refused(&error))
+        .map_err(|error| refused(&error))?;
+    let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
+    consumer
+        .subscribe(&topics)
+        .map_err(|error| refused(&error))?;
+    Ok(consumer)
 }
 
 impl Log for KafkaMember {
@@ -202,8 +218,12 @@ impl Log for KafkaMember {
     }
 
     fn resume(&self, partitions: &[TopicPartition]) {
-        self.shared.outbox.resume(partitions);
-        self.send(Command::Resume(partitions.to_vec()));
+        let known = self.shared.outbox.resume(partitions);
+        self.send(Command::Resume(known));
+    }
+
+    fn restart(&self, partition: &TopicPartition, generation: Generation, from: Option<i64>) {
+        self.send(Command::Restart(partition.clone(), generation, from));
     }
 
     fn give_up(&self, partitions: &[TopicPartition]) {

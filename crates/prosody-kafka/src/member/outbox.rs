@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use prosody_core::log::{Assigned, Intake, LogError, LogEvent};
+use prosody_core::log::{Assigned, Intake, LogError, LogEvent, PartitionsAdded};
 use prosody_core::record::{Generation, Record, TopicPartition};
 use tokio::sync::Notify;
 
@@ -34,7 +34,8 @@ struct State {
     bytes: usize,
     /// Whether the poll thread waits for room.
     awaited: bool,
-    /// The partitions that are assigned.
+    /// The partitions that the caller was told to have. What it says of a partition is of the
+    /// assignment that it knows.
     owned: HashMap<TopicPartition, Generation>,
     paused: HashSet<TopicPartition>,
     /// Records of paused partitions that were on their way already. They do not count against the
@@ -42,8 +43,16 @@ struct State {
     held: HashMap<TopicPartition, Vec<Record>>,
     /// Partitions that go back, and how often they are yet to: what the poll thread adds before is
     /// from after the place to which they go.
-    rewinding: HashMap<TopicPartition, usize>,
+    rewinding: HashMap<TopicPartition, Rewinding>,
     ended: bool,
+}
+
+/// Rewinds that the poll thread has not carried out yet. The partition may have been assigned anew
+/// meanwhile, which the caller has not heard: they are of one assignment.
+#[derive(Debug)]
+struct Rewinding {
+    generation: Generation,
+    count: usize,
 }
 
 #[derive(Debug)]
@@ -101,7 +110,7 @@ impl Outbox {
     pub fn add_records(&self, mut records: Vec<Record>, mut bytes: usize) {
         let mut state = self.state.lock();
         if !state.rewinding.is_empty() {
-            records.retain(|record| !state.rewinding.contains_key(&record.topic_partition));
+            records.retain(|record| !state.is_rewinding(record));
             bytes = records.iter().map(Record::weight).sum();
         }
         if records.is_empty() {
@@ -113,17 +122,7 @@ impl Outbox {
     }
 
     pub fn assigned(&self, partitions: Vec<Assigned>) {
-        let mut state = self.state.lock();
-        for assigned in &partitions {
-            let partition = assigned.topic_partition.clone();
-            // A pause that came late, for the assignment before, does not hold for this one.
-            state.paused.remove(&partition);
-            state.rewinding.remove(&partition);
-            state.owned.insert(partition, assigned.generation);
-        }
-        state.news.push_back(LogEvent::Assigned(partitions));
-        drop(state);
-        self.ready.notify_one();
+        self.tell(LogEvent::Assigned(partitions));
     }
 
     pub fn revoked(&self, partitions: Vec<TopicPartition>) {
@@ -137,7 +136,6 @@ impl Outbox {
     pub fn lost(&self, partitions: Vec<TopicPartition>) {
         let mut state = self.state.lock();
         state.purge(&partitions);
-        state.forget(&partitions);
         state.news.push_back(LogEvent::Lost(partitions));
         drop(state);
         self.ready.notify_one();
@@ -148,8 +146,16 @@ impl Outbox {
         self.state.lock().forget(partitions);
     }
 
+    pub fn partitions_added(&self, added: PartitionsAdded) {
+        self.tell(LogEvent::PartitionsAdded(added));
+    }
+
     pub fn failed(&self, error: LogError) {
-        self.state.lock().news.push_back(LogEvent::Failed(error));
+        self.tell(LogEvent::Failed(error));
+    }
+
+    fn tell(&self, news: LogEvent) {
+        self.state.lock().news.push_back(news);
         self.ready.notify_one();
     }
 
@@ -166,43 +172,33 @@ impl Outbox {
         self.ready.notify_one();
     }
 
-    /// Holds these partitions' records back; gives those of them that are assigned.
-    pub fn pause(&self, partitions: &[TopicPartition]) -> Vec<TopicPartition> {
+    /// Holds these partitions' records back; gives the assignments that the caller means.
+    pub fn pause(&self, partitions: &[TopicPartition]) -> Vec<(TopicPartition, Generation)> {
         let mut state = self.state.lock();
-        let owned = |partition: &&TopicPartition| state.owned.contains_key(*partition);
-        let known: Vec<TopicPartition> = partitions.iter().filter(owned).cloned().collect();
-        state.paused.extend(known.iter().cloned());
+        let known = state.known_of(partitions);
+        let names = known.iter().map(|(partition, _)| partition.clone());
+        state.paused.extend(names);
         known
     }
 
-    /// Drops a partition's records, and those that come before [`Outbox::rewound`]. `false`: its
-    /// assignment is another one.
+    /// Drops an assignment's records, and those of it that come before [`Outbox::rewound`]. `false`:
+    /// the caller knows another assignment of the partition.
     pub fn begin_rewind(&self, partition: &TopicPartition, generation: Generation) -> bool {
         let mut state = self.state.lock();
         let present = state.owned.get(partition) == Some(&generation);
         if present {
-            state.purge(std::slice::from_ref(partition));
-            *state.rewinding.entry(partition.clone()).or_default() += 1;
+            state.begin_rewind(partition, generation);
         }
         present
     }
 
     /// The poll thread has gone back: what it adds from now on counts.
     pub fn rewound(&self, partition: &TopicPartition, generation: Generation) {
-        let mut state = self.state.lock();
-        if state.owned.get(partition) != Some(&generation) {
-            return;
-        }
-        if let Some(left) = state.rewinding.get_mut(partition) {
-            *left -= 1;
-            if *left == 0 {
-                state.rewinding.remove(partition);
-            }
-        }
+        self.state.lock().rewound(partition, generation);
     }
 
-    /// Lets go of what was held back.
-    pub fn resume(&self, partitions: &[TopicPartition]) {
+    /// Lets go of what was held back; gives the assignments that the caller means.
+    pub fn resume(&self, partitions: &[TopicPartition]) -> Vec<(TopicPartition, Generation)> {
         let mut state = self.state.lock();
         for partition in partitions {
             state.paused.remove(partition);
@@ -210,8 +206,10 @@ impl Outbox {
                 state.put_first(records);
             }
         }
+        let known = state.known_of(partitions);
         drop(state);
         self.ready.notify_one();
+        known
     }
 
     /// The generation of a partition's present assignment; 0 if it has none.
@@ -224,6 +222,7 @@ impl Outbox {
 impl State {
     fn next(&mut self, intake: Intake) -> Option<LogEvent> {
         if let Some(news) = self.news.pop_front() {
+            self.note(&news);
             return Some(news);
         }
         if self.ended {
@@ -233,6 +232,31 @@ impl State {
             Intake::Open => self.next_records().map(LogEvent::Records),
             Intake::Closed => None,
         }
+    }
+
+    /// The caller hears this now.
+    fn note(&mut self, news: &LogEvent) {
+        match news {
+            LogEvent::Assigned(partitions) => {
+                for assigned in partitions {
+                    let partition = assigned.topic_partition.clone();
+                    // A pause of the assignment before does not hold for this one.
+                    self.paused.remove(&partition);
+                    self.rewinding.remove(&partition);
+                    self.owned.insert(partition, assigned.generation);
+                }
+            }
+            LogEvent::Lost(partitions) => self.forget(partitions),
+            _ => {}
+        }
+    }
+
+    fn known_of(&self, partitions: &[TopicPartition]) -> Vec<(TopicPartition, Generation)> {
+        let known = |partition: &TopicPartition| {
+            let generation = *self.owned.get(partition)?;
+            Some((partition.clone(), generation))
+        };
+        partitions.iter().filter_map(known).collect()
     }
 
     fn next_records(&mut self) -> Option<Vec<Record>> {
@@ -285,12 +309,43 @@ impl State {
     fn purge(&mut self, partitions: &[TopicPartition]) {
         let gone: HashSet<&TopicPartition> = partitions.iter().collect();
         self.held.retain(|partition, _| !gone.contains(partition));
+        self.drop_waiting(|record| gone.contains(&record.topic_partition));
+    }
+
+    fn begin_rewind(&mut self, partition: &TopicPartition, generation: Generation) {
+        self.held.remove(partition);
+        self.drop_waiting(|record| {
+            record.generation == generation && record.topic_partition == *partition
+        });
+        let rewinding = Rewinding {
+            generation,
+            count: 0,
+        };
+        let entry = self.rewinding.entry(partition.clone());
+        entry.or_insert(rewinding).count += 1;
+    }
+
+    fn rewound(&mut self, partition: &TopicPartition, generation: Generation) {
+        let of_this = |rewinding: &&mut Rewinding| rewinding.generation == generation;
+        let Some(rewinding) = self.rewinding.get_mut(partition).filter(of_this) else {
+            return;
+        };
+        rewinding.count -= 1;
+        if rewinding.count == 0 {
+            self.rewinding.remove(partition);
+        }
+    }
+
+    fn is_rewinding(&self, record: &Record) -> bool {
+        let rewinding = self.rewinding.get(&record.topic_partition);
+        rewinding.is_some_and(|rewinding| rewinding.generation == record.generation)
+    }
+
+    fn drop_waiting(&mut self, is_gone: impl Fn(&Record) -> bool) {
         for mut batch in std::mem::take(&mut self.batches) {
             self.records -= batch.records.len();
             self.bytes -= batch.bytes;
-            batch
-                .records
-                .retain(|record| !gone.contains(&record.topic_partition));
+            batch.records.retain(|record| !is_gone(record));
             batch.bytes = batch.records.iter().map(Record::weight).sum();
             if !batch.records.is_empty() {
                 self.add(batch);
@@ -364,7 +419,8 @@ mod tests {
     fn what_is_held_back_comes_before_what_follows() {
         let outbox = outbox();
         outbox.add_records(vec![record(0, 0), record(1, 0)], 2);
-        assert_eq!(outbox.pause(&[partition(0), partition(7)]), [partition(0)]);
+        let known = outbox.pause(&[partition(0), partition(7)]);
+        assert_eq!(known, [(partition(0), Generation(1))]);
         outbox.add_records(vec![record(0, 1), record(1, 1)], 2);
         assert_eq!(offsets(&outbox), [(1, 0), (1, 1)]);
         outbox.add_records(vec![record(0, 2)], 1);
@@ -400,6 +456,10 @@ mod tests {
     #[test]
     fn a_rewind_is_of_one_assignment() {
         let outbox = outbox();
+        let next = |offset| Record {
+            generation: Generation(2),
+            ..record(0, offset)
+        };
         assert!(!outbox.begin_rewind(&partition(0), Generation(2)));
         assert!(outbox.begin_rewind(&partition(0), Generation(1)));
         outbox.lost(vec![partition(0)]);
@@ -409,15 +469,18 @@ mod tests {
             topic_id: TopicId(1),
             partition_count: 2,
         }]);
+        // The caller has not heard of that yet: what it says is of the assignment before.
+        outbox.add_records(vec![next(4)], 1);
+        assert!(outbox.begin_rewind(&partition(0), Generation(1)));
         for _ in 0..2 {
             assert!(outbox.take_now(Intake::Open).is_some());
         }
-        outbox.add_records(vec![record(0, 5)], 1);
-        assert_eq!(offsets(&outbox), [(0, 5)]);
+        outbox.add_records(vec![next(5)], 1);
+        assert_eq!(offsets(&outbox), [(0, 4), (0, 5)]);
         assert!(outbox.begin_rewind(&partition(0), Generation(2)));
         // Of the assignment before.
         outbox.rewound(&partition(0), Generation(1));
-        outbox.add_records(vec![record(0, 6)], 1);
+        outbox.add_records(vec![next(6)], 1);
         assert_eq!(offsets(&outbox), []);
     }
 
@@ -437,6 +500,39 @@ mod tests {
         assert_eq!(offsets(&outbox), []);
         assert_eq!(outbox.generation(&partition(0)), Generation(0));
         assert_eq!(outbox.generation(&partition(1)), Generation(1));
+    }
+
+    #[test]
+    fn a_late_pause_is_of_the_assignment_that_the_caller_knows() {
+        let outbox = outbox();
+        let again = Assigned {
+            topic_partition: partition(0),
+            generation: Generation(2),
+            topic_id: TopicId(1),
+            partition_count: 2,
+        };
+        outbox.lost(vec![partition(0)]);
+        outbox.assigned(vec![again]);
+        outbox.add_records(vec![record(0, 0)], 1);
+        // The caller has heard of neither.
+        assert_eq!(
+            outbox.pause(&[partition(0)]),
+            [(partition(0), Generation(1))]
+        );
+        assert!(matches!(
+            outbox.take_now(Intake::Open),
+            Some(LogEvent::Lost(_))
+        ));
+        assert_eq!(outbox.pause(&[partition(0)]), []);
+        assert!(matches!(
+            outbox.take_now(Intake::Open),
+            Some(LogEvent::Assigned(_))
+        ));
+        assert_eq!(offsets(&outbox), [(0, 0)], "it does not hold for the next");
+        assert_eq!(
+            outbox.resume(&[partition(0)]),
+            [(partition(0), Generation(2))]
+        );
     }
 
     #[test]

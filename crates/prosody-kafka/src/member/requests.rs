@@ -10,7 +10,7 @@ use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::assignment::Assignment;
-use super::{Answer, POSITIONS_LIMIT};
+use super::{Answer, POSITIONS_LIMIT, position};
 use crate::ffi::{GroupOffset, NativeError, Replies, Reply};
 use crate::health::Health;
 use crate::partitions::to_native;
@@ -24,7 +24,9 @@ pub(super) struct Requests<'c> {
     group: CString,
     /// Numbers requests, so that answers find the right one.
     number: u64,
+    /// The look at topics and offsets that is on its way, by the numbers of its two requests.
     describing: Option<u64>,
+    reading: Option<u64>,
     positions: HashMap<u64, Asked>,
     /// The one commit that is on its way, and whether it left watermarks out.
     commit: Option<(Answer<()>, bool)>,
@@ -39,6 +41,7 @@ impl<'c> Requests<'c> {
             group,
             number: 0,
             describing: None,
+            reading: None,
             positions: HashMap::new(),
             commit: None,
             commits: VecDeque::new(),
@@ -55,21 +58,34 @@ impl<'c> Requests<'c> {
         self.number
     }
 
-    // ---- topics --------------------------------------------------------------------------
+    // ---- looks at topics and their offsets -------------------------------------------------
 
-    pub fn describe(&mut self, topics: &[CString], limit: Duration) {
+    /// Asks for topics, and for what the group has committed for partitions, if there are any.
+    pub fn look_up(&mut self, topics: &[CString], partitions: &[TopicPartition], limit: Duration) {
         let number = self.next_number();
         self.describing = Some(number);
         self.replies.describe(number, topics, limit);
+        if !partitions.is_empty() {
+            let number = self.next_number();
+            self.reading = Some(number);
+            let list = to_native(partitions);
+            self.replies.offsets(number, &self.group, &list, limit);
+        }
     }
 
-    pub fn is_describing(&self) -> bool {
-        self.describing.is_some()
+    /// Whether one of its answers is missing.
+    pub fn is_looking_up(&self) -> bool {
+        self.describing.is_some() || self.reading.is_some()
     }
 
-    /// Whether this answers the last description that was asked for.
+    /// Whether this answers the description that was asked for.
     pub fn described(&mut self, number: u64) -> bool {
         self.describing.take_if(|asked| *asked == number).is_some()
+    }
+
+    /// Whether this answers the look at committed offsets.
+    pub fn read(&mut self, number: u64) -> bool {
+        self.reading.take_if(|asked| *asked == number).is_some()
     }
 
     // ---- committed offsets ---------------------------------------------------------------
@@ -101,6 +117,11 @@ impl<'c> Requests<'c> {
 
     // ---- commits -------------------------------------------------------------------------
 
+    /// Whether a commit is on its way.
+    pub fn is_committing(&self) -> bool {
+        self.commit.is_some()
+    }
+
     /// Commits what belongs to present assignments, after the commit that is on its way.
     pub fn commit(
         &mut self,
@@ -120,8 +141,9 @@ impl<'c> Requests<'c> {
             .filter(|watermark| assignment.is_current(watermark));
         for watermark in current {
             let TopicPartition { topic, partition } = &watermark.topic_partition;
-            let offset = Offset::Offset(watermark.offset);
-            if let Err(error) = list.add_partition_offset(topic, *partition, offset) {
+            let mut entry = list.add_partition(topic, *partition);
+            entry.set_metadata(position::metadata(watermark.topic_id));
+            if let Err(error) = entry.set_offset(Offset::Offset(watermark.offset)) {
                 let text = format!("commit of {topic}/{partition}: {error}");
                 let _ = answer.send(Err(LogError::Refused(text)));
                 return;
@@ -195,7 +217,10 @@ fn in_order(
     offsets: Vec<GroupOffset>,
 ) -> Result<Vec<Option<i64>>, LogError> {
     let mut known = HashMap::with_capacity(offsets.len());
-    for GroupOffset { partition, offset } in offsets {
+    for GroupOffset {
+        partition, offset, ..
+    } in offsets
+    {
         let offset = offset.map_err(|error| {
             LogError::Refused(format!("committed offset of {partition}: {}", error.text))
         })?;

@@ -1,6 +1,6 @@
 //! The poll thread: serves the consumer, whether anybody takes its records or not.
 
-use std::ffi::{CString, NulError};
+use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -13,11 +13,12 @@ use rdkafka::message::{BorrowedMessage, Message};
 use rdkafka::{Offset, TopicPartitionList};
 use tracing::{debug, warn};
 
-use super::assignment::Assignment;
-use super::context::{MemberContext, Rebalance};
+use super::assignment::{Arrival, Assignment};
+use super::context::MemberContext;
+use super::look_up::LookUps;
 use super::requests::Requests;
 use super::{Command, Shared, records};
-use crate::ffi::{ConsumerQueue, DescribedTopic, NativeError, Replies, Reply};
+use crate::ffi::{ConsumerQueue, Replies, Reply};
 use crate::partitions::to_native;
 use crate::wake::Waker;
 
@@ -34,57 +35,95 @@ const HELD_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const HELD_MAX: Duration = Duration::from_secs(5);
 /// How long the request that wakes a connection after a resume may hold up the poll thread.
 const RESUME_WAKE_LIMIT: Duration = Duration::from_millis(1);
-/// How long a description of topics is waited for.
-const DESCRIBE_LIMIT: Duration = Duration::from_secs(5);
-/// Between two attempts to describe the topics of an assignment.
-const DESCRIBE_BACKOFF: Duration = Duration::from_millis(500);
 
-/// Runs a member from its first poll to the destruction of its client.
+/// What a member's poll thread is told at its start.
+pub(super) struct Settings {
+    /// The longest wait of one poll.
+    pub poll_interval: Duration,
+    /// Where a partition begins for which nothing is committed.
+    pub begins_at: Offset,
+}
+
+/// Runs a member from its first poll to the destruction of its last client. `join` makes one that
+/// joins the group.
 pub(super) fn run(
     mut consumer: BaseConsumer<MemberContext>,
+    join: impl Fn() -> Result<BaseConsumer<MemberContext>, LogError>,
     shared: &Shared,
-    group: CString,
-    poll_interval: Duration,
+    group: &CStr,
+    settings: &Settings,
 ) {
     shared.waker.adopt_current_thread();
-    let waker = Arc::clone(&shared.waker);
-    consumer.set_nonempty_callback(move || waker.wake());
-    let client = consumer.client();
-    match (
-        Replies::new(client, &shared.waker),
-        ConsumerQueue::new(client),
-    ) {
-        (Some(replies), Some(queue)) => {
-            let worker = Worker {
-                consumer: &consumer,
-                queue,
-                shared,
-                poll_interval,
-                requests: Requests::new(replies, group),
-                assignment: Assignment::default(),
-                batch: Batch::default(),
-                flow: Flow::Open,
-                describe_at: None,
-                answer_due: false,
-                failed: false,
-            };
-            worker.run();
+    let mut assignment = Assignment::new();
+    while let Some(left) = run_client(&mut consumer, shared, group, settings, assignment) {
+        assignment = left.of_next_client();
+        // Leaves the group, whose partitions the caller has given up.
+        consumer.context().begin_close();
+        drop(consumer);
+        if shared.closing.load(Ordering::Acquire) {
+            return end(shared, None);
         }
-        _ => shared
-            .outbox
-            .failed(LogError::Refused("librdkafka has no queue".to_owned())),
+        consumer = match join() {
+            Ok(joined) => joined,
+            Err(error) => return end(shared, Some(error)),
+        };
     }
-    // What is dropped here answers with `Ended`.
-    shared.commands.lock().take();
-    shared.outbox.end();
+    end(shared, None);
     consumer.context().begin_close();
     // Leaves the group. Takes seconds with the brokers gone, which is why nobody waits for us.
     drop(consumer);
 }
 
+fn end(shared: &Shared, error: Option<LogError>) {
+    if let Some(error) = error {
+        shared.outbox.failed(error);
+    }
+    // What is dropped here answers with `Ended`.
+    shared.commands.lock().take();
+    shared.outbox.end();
+}
+
+/// Serves one client; gives what is left of its assignment if another one is to take its place.
+fn run_client(
+    consumer: &mut BaseConsumer<MemberContext>,
+    shared: &Shared,
+    group: &CStr,
+    settings: &Settings,
+    assignment: Assignment,
+) -> Option<Assignment> {
+    let waker = Arc::clone(&shared.waker);
+    consumer.set_nonempty_callback(move || waker.wake());
+    let client = consumer.client();
+    let (Some(replies), Some(queue)) = (
+        Replies::new(client, &shared.waker),
+        ConsumerQueue::new(client),
+    ) else {
+        let error = LogError::Refused("librdkafka has no queue".to_owned());
+        shared.outbox.failed(error);
+        return None;
+    };
+    let worker = Worker {
+        consumer,
+        queue,
+        shared,
+        poll_interval: settings.poll_interval.min(POLL_INTERVAL_MAX),
+        begins_at: settings.begins_at,
+        requests: Requests::new(replies, group.to_owned()),
+        assignment,
+        batch: Batch::default(),
+        doubtful: Batch::default(),
+        flow: Flow::Open,
+        look_ups: LookUps::new(),
+        answer_due: false,
+        rejoins: false,
+        failed: false,
+    };
+    worker.run()
+}
+
 /// Whether records are taken from librdkafka.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Flow {
+pub(super) enum Flow {
     Open,
     /// The caller has enough. The consumer is polled rarely, and keeps what it has fetched.
     Held(Instant),
@@ -94,55 +133,65 @@ enum Flow {
 }
 
 #[derive(Debug, Default)]
-struct Batch {
+pub(super) struct Batch {
     records: Vec<Record>,
     bytes: usize,
 }
 
-struct Worker<'c> {
-    consumer: &'c BaseConsumer<MemberContext>,
+pub(super) struct Worker<'c> {
+    pub(super) consumer: &'c BaseConsumer<MemberContext>,
     queue: ConsumerQueue<'c>,
-    shared: &'c Shared,
+    pub(super) shared: &'c Shared,
     poll_interval: Duration,
-    requests: Requests<'c>,
-    assignment: Assignment,
+    pub(super) begins_at: Offset,
+    pub(super) requests: Requests<'c>,
+    pub(super) assignment: Assignment,
     batch: Batch,
-    flow: Flow,
-    /// When the topics of partitions that wait for it are to be described.
-    describe_at: Option<Instant>,
+    /// Records that wait until it is known that their topic is still what it was.
+    pub(super) doubtful: Batch,
+    pub(super) flow: Flow,
+    pub(super) look_ups: LookUps,
     /// The group waits for our answer to an assignment.
-    answer_due: bool,
+    pub(super) answer_due: bool,
+    /// The client is replaced as soon as the caller has given everything up.
+    pub(super) rejoins: bool,
     failed: bool,
 }
 
 impl Worker<'_> {
-    fn run(mut self) {
+    fn run(mut self) -> Option<Assignment> {
         let closing = &self.shared.closing;
         while !self.failed && !closing.load(Ordering::Acquire) {
+            if self.rejoins && self.is_free() {
+                self.answer_everything();
+                return Some(self.assignment);
+            }
             self.take_commands();
             self.take_replies();
-            self.describe_if_due();
+            self.look_up_if_due();
             self.adapt_flow();
             match self.flow {
-                Flow::Open | Flow::Paused => {
+                Flow::Open | Flow::Paused if !self.doubtful.is_full() => {
                     if self.poll_batch() {
-                        self.wait(self.poll_interval.min(POLL_INTERVAL_MAX));
+                        self.wait(self.poll_interval);
                     }
                 }
-                Flow::Held(_) => {
+                _ => {
                     self.poll_one();
                     self.wait(HELD_POLL_INTERVAL);
                 }
             }
         }
         self.answer_everything();
+        None
     }
 
     fn wait(&self, limit: Duration) {
-        let due = self
-            .describe_at
-            .map_or(limit, |at| at.saturating_duration_since(Instant::now()));
-        Waker::wait(limit.min(due));
+        // What keeps a look from being taken now ends with an answer, which wakes this thread.
+        let now = Instant::now();
+        let due = self.look_ups.at.filter(|at| *at > now);
+        let due = due.map(|at| at - now);
+        Waker::wait(due.map_or(limit, |due| limit.min(due)));
     }
 
     // ---- commands and replies ------------------------------------------------------------
@@ -162,6 +211,9 @@ impl Worker<'_> {
                     self.rewind(&partition, generation, offset);
                 }
                 Command::Resume(partitions) => self.resume(partitions),
+                Command::Restart(partition, generation, from) => {
+                    self.restart([(partition, generation, from)]);
+                }
                 Command::GiveUp(partitions) => {
                     if let Some(all) = self.assignment.give_up(&partitions) {
                         self.unassign(&all);
@@ -182,6 +234,9 @@ impl Worker<'_> {
                     let health = &self.shared.health;
                     self.requests.committed(&self.assignment, result, health);
                 }
+                Reply::Offsets(number, result) if self.requests.read(number) => {
+                    self.read_offsets(result);
+                }
                 Reply::Offsets(number, result) => {
                     let health = &self.shared.health;
                     self.requests.offsets(number, result, health);
@@ -195,14 +250,14 @@ impl Worker<'_> {
         }
     }
 
-    fn pause(&mut self, partitions: Vec<TopicPartition>) {
+    fn pause(&mut self, partitions: Vec<(TopicPartition, Generation)>) {
         let ours = self.assignment.set_paused(partitions, true);
         if self.flow != Flow::Paused {
             self.pause_native(&ours);
         }
     }
 
-    fn resume(&mut self, partitions: Vec<TopicPartition>) {
+    fn resume(&mut self, partitions: Vec<(TopicPartition, Generation)>) {
         let ours = self.assignment.set_paused(partitions, false);
         if self.flow != Flow::Paused {
             self.resume_native(&ours);
@@ -212,8 +267,8 @@ impl Worker<'_> {
     fn rewind(&mut self, partition: &TopicPartition, generation: Generation, offset: i64) {
         // What was polled before is from after that offset.
         self.flush();
-        let route = self.assignment.route(&partition.topic, partition.partition);
-        if route.is_some_and(|route| route.generation == generation) {
+        if self.assignment.rewind(partition, generation, offset) {
+            self.doubtful.forget(std::slice::from_ref(partition));
             let mut list = TopicPartitionList::new();
             let position = Offset::Offset(offset);
             let mut result =
@@ -231,13 +286,13 @@ impl Worker<'_> {
         self.shared.outbox.rewound(partition, generation);
     }
 
-    fn pause_native(&self, partitions: &[TopicPartition]) {
+    pub(super) fn pause_native(&self, partitions: &[TopicPartition]) {
         if !partitions.is_empty() {
             log_failure("pause", &self.consumer.pause(&to_native(partitions)));
         }
     }
 
-    fn resume_native(&self, partitions: &[TopicPartition]) {
+    pub(super) fn resume_native(&self, partitions: &[TopicPartition]) {
         if partitions.is_empty() {
             return;
         }
@@ -251,154 +306,17 @@ impl Worker<'_> {
         }
     }
 
-    // ---- rebalances ----------------------------------------------------------------------
-
-    /// Takes what the group wants; whether it wanted anything.
-    fn take_rebalances(&mut self) -> bool {
-        let mut any = false;
-        while let Some(rebalance) = self.consumer.context().next_rebalance() {
-            any = true;
-            self.flush();
-            debug!("rebalance: {rebalance:?}");
-            match rebalance {
-                Rebalance::Assign(partitions) => self.assign(partitions),
-                Rebalance::Revoke(partitions) => self.revoke(partitions),
-                Rebalance::Lose(partitions) => self.lose(partitions),
-            }
-        }
-        any
-    }
-
-    fn assign(&mut self, partitions: Vec<TopicPartition>) {
-        self.answer_due = true;
-        if partitions.is_empty() {
-            // The protocol wants an answer to an empty list, too.
-            self.answer_assign(&[]);
-            return;
-        }
-        self.assignment.add_undescribed(partitions);
-        self.describe_at = Some(Instant::now());
-        self.describe_if_due();
-    }
-
-    fn describe_if_due(&mut self) {
-        if self.describe_at.is_none_or(|at| at > Instant::now()) || self.requests.is_describing() {
-            return;
-        }
-        self.describe_at = None;
-        let topics = self.assignment.undescribed_topics();
-        let names: Result<Vec<CString>, NulError> = topics
-            .iter()
-            .map(|topic| CString::new(topic.as_bytes()))
-            .collect();
-        match names {
-            Ok(names) if !names.is_empty() => self.requests.describe(&names, DESCRIBE_LIMIT),
-            _ => {}
-        }
-    }
-
-    fn described(&mut self, result: Result<Vec<DescribedTopic>, NativeError>) {
-        match result {
-            Ok(topics) => {
-                self.shared.health.answered();
-                for topic in &topics {
-                    if let Err(error) = &topic.found {
-                        let name = &topic.name;
-                        let text = format!("topic {name} is assigned, but: {}", error.text);
-                        self.shared.health.warn_once(&text);
-                    }
-                }
-                self.take_described(&topics);
-            }
-            Err(error) => {
-                let text = format!("assigned topics cannot be described: {}", error.text);
-                self.shared.health.warn_once(&text);
-            }
-        }
-        if !self.assignment.undescribed_topics().is_empty() {
-            self.describe_at = Some(Instant::now() + DESCRIBE_BACKOFF);
-        }
-    }
-
-    fn take_described(&mut self, topics: &[DescribedTopic]) {
-        let assigned = self.assignment.take_described(topics);
-        let partitions: Vec<TopicPartition> = assigned
-            .iter()
-            .map(|one| one.topic_partition.clone())
-            .collect();
-        if partitions.is_empty() && !self.answer_due {
-            return;
-        }
-        // Partitions of topics that are not described come later, by themselves.
-        if !self.answer_assign(&partitions) {
-            self.assignment.remove(&partitions);
-            return;
-        }
-        if !partitions.is_empty() {
-            if self.flow == Flow::Paused {
-                self.pause_native(&partitions);
-            }
-            self.shared.outbox.assigned(assigned);
-        }
-    }
-
-    fn answer_assign(&mut self, partitions: &[TopicPartition]) -> bool {
-        self.answer_due = false;
-        let result = self.consumer.incremental_assign(&to_native(partitions));
-        log_failure("assign", &result)
-    }
-
-    fn revoke(&mut self, partitions: Vec<TopicPartition>) {
-        self.answer_due = false;
-        let owned = self.assignment.owned_of(partitions);
-        if owned.is_empty() {
-            self.unassign(&[]);
-            return;
-        }
-        self.assignment.revoke(&owned);
-        self.shared.outbox.revoked(owned);
-    }
-
-    fn lose(&mut self, partitions: Vec<TopicPartition>) {
-        self.answer_due = false;
-        let owned = self.assignment.owned_of(partitions);
-        self.unassign(&owned);
-        if !owned.is_empty() {
-            self.shared.outbox.lost(owned);
-        }
-    }
-
-    fn unassign(&mut self, partitions: &[TopicPartition]) {
-        // librdkafka would keep the pause for the next assignment of the same partition.
-        let paused = self
-            .assignment
-            .paused_of(partitions, self.flow == Flow::Paused);
-        self.resume_native(&paused);
-        self.assignment.remove(partitions);
-        let result = self.consumer.incremental_unassign(&to_native(partitions));
-        log_failure("unassign", &result);
-    }
-
-    /// The client is to be destroyed: what librdkafka still waits for is answered.
-    fn answer_everything(&mut self) {
-        if let Some(revoked) = self.assignment.end_revocation() {
-            self.unassign(&revoked);
-        }
-        if self.answer_due {
-            self.answer_assign(&[]);
-        }
-    }
-
     // ---- records -------------------------------------------------------------------------
 
     /// Polls until a batch is full or nothing is there; whether nothing is there.
     fn poll_batch(&mut self) -> bool {
+        let now = Instant::now();
         // Bounded: commands must not wait for what keeps coming.
         for _ in 0..2 * BATCH_RECORDS_MAX {
             match self.consumer.poll(Duration::ZERO) {
                 Some(Ok(message)) => {
-                    self.take_message(&message);
-                    if self.batch.is_full() {
+                    self.take_message(&message, now);
+                    if self.batch.is_full() || self.doubtful.is_full() {
                         self.flush();
                         return false;
                     }
@@ -420,7 +338,7 @@ impl Worker<'_> {
     /// Polls once, for what is not a record: there is hardly room for those.
     fn poll_one(&mut self) {
         match self.consumer.poll(Duration::ZERO) {
-            Some(Ok(message)) => self.take_message(&message),
+            Some(Ok(message)) => self.take_message(&message, Instant::now()),
             Some(Err(error)) => self.take_error(&error),
             None => {
                 self.take_rebalances();
@@ -428,22 +346,44 @@ impl Worker<'_> {
         }
     }
 
-    fn take_message(&mut self, message: &BorrowedMessage<'_>) {
-        if let Some(route) = self.assignment.route(message.topic(), message.partition()) {
-            let topic = Arc::clone(&route.topic);
-            let record = records::copy(message, topic, route.generation);
-            self.batch.bytes += record.weight();
-            self.batch.records.push(record);
-        }
+    fn take_message(&mut self, message: &BorrowedMessage<'_>, now: Instant) {
+        let (topic, partition, offset) = (message.topic(), message.partition(), message.offset());
+        let (route, batch) = match self.assignment.arrive(topic, partition, offset, now) {
+            Arrival::Record(route) => (route, &mut self.batch),
+            Arrival::Doubtful(route) => (route, &mut self.doubtful),
+            Arrival::Back(generation) => {
+                let partition = TopicPartition::new(topic, partition);
+                warn!(
+                    "the log has gone back, the partition is begun anew (was the topic created anew, or a leader's tail lost?): {partition} offset={offset}"
+                );
+                self.restart([(partition, generation, Some(offset))]);
+                return;
+            }
+            Arrival::Strange => return,
+        };
+        let topic = Arc::clone(&route.topic);
+        batch.push(records::copy(message, topic, route.generation));
     }
 
-    fn flush(&mut self) {
-        if self.batch.records.is_empty() {
+    pub(super) fn flush(&mut self) {
+        if !self.doubtful.is_empty() {
+            self.look_ups.soon();
+        }
+        if self.batch.is_empty() {
             return;
         }
         self.shared.health.answered();
         let Batch { records, bytes } = std::mem::take(&mut self.batch);
         self.shared.outbox.add_records(records, bytes);
+    }
+
+    /// The topics of records that waited for it are what they were.
+    pub(super) fn release_doubtful(&mut self) {
+        if !self.doubtful.is_empty() {
+            self.flush();
+            std::mem::swap(&mut self.batch, &mut self.doubtful);
+            self.flush();
+        }
     }
 
     /// librdkafka reports the error with its text to the context, too; that is where it is logged.
@@ -491,12 +431,33 @@ impl Worker<'_> {
 }
 
 impl Batch {
+    fn push(&mut self, record: Record) {
+        self.bytes += record.weight();
+        self.records.push(record);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    pub(super) fn has_topic(&self, topic: &str) -> bool {
+        let mut records = self.records.iter();
+        records.any(|record| *record.topic_partition.topic == *topic)
+    }
+
+    /// Drops the records of partitions that go.
+    pub(super) fn forget(&mut self, partitions: &[TopicPartition]) {
+        self.records
+            .retain(|record| !partitions.contains(&record.topic_partition));
+        self.bytes = self.records.iter().map(Record::weight).sum();
+    }
+
     fn is_full(&self) -> bool {
         self.records.len() >= BATCH_RECORDS_MAX || self.bytes >= BATCH_BYTES_MAX
     }
 }
 
-fn log_failure(what: &str, result: &Result<(), KafkaError>) -> bool {
+pub(super) fn log_failure(what: &str, result: &Result<(), KafkaError>) -> bool {
     if let Err(error) = result {
         warn!("a consumer cannot {what} partitions: {error}");
     }

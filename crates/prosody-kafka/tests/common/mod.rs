@@ -15,7 +15,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use prosody_core::log::{
-    Assigned, Cluster, Delivery, Intake, Log, LogError, LogEvent, Membership, Producer, Watermark,
+    Assigned, Cluster, Delivery, Intake, Log, LogError, LogEvent, Membership, PartitionsAdded,
+    Producer, Watermark,
 };
 use prosody_core::record::{Headers, OutgoingRecord, Record, TopicPartition};
 use prosody_kafka::{KafkaCluster, KafkaOptions};
@@ -146,6 +147,9 @@ pub struct Member {
     pub records: Vec<Record>,
     pub revoked: Vec<TopicPartition>,
     pub lost: Vec<TopicPartition>,
+    pub added: Vec<PartitionsAdded>,
+    /// Whether revocations are answered at once.
+    pub gives_up: bool,
     pub failed: Option<LogError>,
 }
 
@@ -157,6 +161,8 @@ impl Member {
             records: Vec::new(),
             revoked: Vec::new(),
             lost: Vec::new(),
+            added: Vec::new(),
+            gives_up: false,
             failed: None,
         }
     }
@@ -170,13 +176,19 @@ impl Member {
                     self.assigned.insert(one.topic_partition.clone(), one);
                 }
             }
-            LogEvent::Revoked(partitions) => self.revoked.extend(partitions),
+            LogEvent::Revoked(partitions) => {
+                self.revoked.extend(partitions);
+                if self.gives_up {
+                    self.give_up();
+                }
+            }
             LogEvent::Lost(partitions) => {
                 for partition in &partitions {
                     self.assigned.remove(partition);
                 }
                 self.lost.extend(partitions);
             }
+            LogEvent::PartitionsAdded(added) => self.added.push(added),
             LogEvent::Failed(error) => self.failed = Some(error),
         }
     }

@@ -222,6 +222,10 @@ impl Log for TestLog {
         self.member.resume(partitions);
     }
 
+    fn restart(&self, partition: &TopicPartition, generation: Generation, from: Option<i64>) {
+        self.member.restart(partition, generation, from);
+    }
+
     fn give_up(&self, partitions: &[TopicPartition]) {
         self.member.give_up(partitions);
     }
@@ -259,6 +263,7 @@ pub(super) struct TestStore {
     pub(super) hydrations: AtomicUsize,
     /// Keys of the ledgers that were read.
     pub(super) keys: Mutex<Vec<Key>>,
+    pub(super) claims: AtomicUsize,
 }
 
 impl TestStore {
@@ -302,6 +307,7 @@ impl Store for TestStore {
     ) -> BoxFuture<'a, Result<Claim, StoreError>> {
         async move {
             self.unless_silent(Silent::Claim).await;
+            self.claims.fetch_add(1, Ordering::Relaxed);
             self.memory.claim(partition, generation).await
         }
         .boxed()

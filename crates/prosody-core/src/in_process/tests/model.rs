@@ -264,6 +264,7 @@ impl Model {
                     peer.let_go(partition);
                 }
             }
+            LogEvent::PartitionsAdded(added) => panic!("{added:?}"),
             LogEvent::Failed(error) => panic!("{error}"),
         }
         true

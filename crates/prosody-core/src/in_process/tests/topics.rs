@@ -239,3 +239,73 @@ fn clear_empties_the_log_under_running_members() {
     assert_eq!(cluster.committed("g", &old[0].topic_partition), None);
     assert_eq!(assigned(&waiting).len(), 4);
 }
+
+#[test]
+fn a_topic_that_grows_has_its_members_told() {
+    let cluster = cluster();
+    cluster.create_topic("t", 2).unwrap();
+    let member = join(&cluster, "g", &["t"]);
+    assert_eq!(assigned(&member).len(), 2);
+    assert!(cluster.add_partitions("none", 4).is_err());
+    assert!(cluster.add_partitions("t", 2).is_err());
+    cluster.add_partitions("t", 3).unwrap();
+    cluster.add_partitions("t", 5).unwrap();
+    for (before, now) in [(2, 3), (3, 5)] {
+        let Some(LogEvent::PartitionsAdded(added)) = poll(&member) else {
+            panic!("nothing is told")
+        };
+        assert_eq!((&*added.topic, added.before, added.now), ("t", before, now));
+    }
+    let more = assigned(&member);
+    assert_eq!(more.len(), 3);
+    assert!(more.iter().all(|one| one.partition_count == 5));
+    assert!(poll(&member).is_none());
+}
+
+#[test]
+fn a_partition_is_begun_afresh_where_the_log_went_back_to() {
+    let cluster = cluster();
+    cluster.create_topic("t", 1).unwrap();
+    for payload in ["0", "1", "2", "3"] {
+        send(&cluster, "t", "k", payload);
+    }
+    let member = join(&cluster, "g", &["t"]);
+    let mine = assigned(&member).remove(0);
+    records(&member);
+    commit(&member, vec![watermark(&mine, 3)]).unwrap();
+    cluster.delete_records_from("t", 0, 2);
+    assert!(poll(&member).is_none());
+    send(&cluster, "t", "k", "new 2");
+    let read = records(&member);
+    assert_eq!((read[0].offset, read[0].generation), (2, mine.generation));
+
+    let partition = &mine.topic_partition;
+    member.restart(partition, Generation(9), Some(2));
+    assert!(poll(&member).is_none(), "of another generation");
+    member.restart(partition, mine.generation, Some(2));
+    member.restart(partition, mine.generation, Some(0));
+    assert_eq!(lost(&member), std::slice::from_ref(partition));
+    let next = assigned(&member).remove(0);
+    assert!(next.generation > mine.generation);
+    assert_eq!(payloads(&records(&member)), ["new 2"]);
+
+    commit(&member, vec![watermark(&next, 1)]).unwrap();
+    member.restart(partition, next.generation, Some(2));
+    lost(&member);
+    assigned(&member);
+    assert_eq!(payloads(&records(&member)), ["1", "new 2"]);
+}
+
+#[test]
+fn a_partition_that_is_revoked_is_not_begun_afresh() {
+    let cluster = cluster();
+    cluster.create_topic("t", 1).unwrap();
+    let member = join(&cluster, "g", &["t"]);
+    let mine = assigned(&member).remove(0);
+    cluster.rebalance("g");
+    let revoked = revoked(&member);
+    member.restart(&mine.topic_partition, mine.generation, None);
+    assert!(poll(&member).is_none());
+    member.give_up(&revoked);
+    assert_eq!(assigned(&member).len(), 1);
+}

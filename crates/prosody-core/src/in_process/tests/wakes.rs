@@ -69,6 +69,7 @@ async fn consume(member: Arc<Member>, positions: Positions) {
                 member.give_up(&partitions);
             }
             LogEvent::Lost(partitions) => forget(&positions, &partitions),
+            LogEvent::PartitionsAdded(_) => {}
             LogEvent::Failed(_) => break,
         }
     }

@@ -20,8 +20,11 @@ impl Truth {
                 let generation = truth.owned.get(&watermark.topic_partition)?;
                 Some(*generation == watermark.generation.0 && !truth.has_left)
             });
-            // One that was expelled finds out by this very commit.
-            let fenced = truth.is_some_and(|truth| truth.is_fenced(watermark.generation));
+            // One that was expelled, or begins afresh meanwhile, finds out by this very commit.
+            let fenced = truth.is_some_and(|truth| {
+                truth.is_fenced(watermark.generation)
+                    || truth.has_restarted(&watermark.topic_partition, watermark.generation)
+            });
             drop(inner);
             if owned != Some(true) && !fenced {
                 self.violation(format!(
