@@ -31,12 +31,19 @@ rescue Prosody::Error
 end
 
 flowing = true
-flow = Thread.new { send_one.call while flowing }
+start_flow = -> { Thread.new { send_one.call while flowing } }
+flow = start_flow.call
 failed = 0
 SIZES.each_with_index do |size, round|
   if round > 0
+    flowing = false
+    flow.join
     Broker.protocol.delete_topics(topic)
     Broker.create_topics({topic => 2})
+    # The broker tells of the new topic before it lets the old one's log go, and would acknowledge what it then deletes.
+    wait_until("the log of the new topic is there") { Broker.protocol.end_offsets(topic, 2) == [0, 0] }
+    flowing = true
+    flow = start_flow.call
   end
   created_at = monotonic
   # Several at a time, so that the new topic has overtaken the old one at once.

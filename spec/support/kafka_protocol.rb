@@ -5,6 +5,7 @@ require "socket"
 # As much of Kafka's protocol as it takes to make topics and look at a group's offsets: milliseconds, where a command
 # line tool takes seconds.
 class KafkaProtocol
+  LIST_OFFSETS = [2, 1].freeze
   OFFSET_FETCH = [9, 2].freeze
   METADATA = [3, 4].freeze
   CREATE_TOPICS = [19, 4].freeze
@@ -12,7 +13,8 @@ class KafkaProtocol
   CREATE_PARTITIONS = [37, 1].freeze
   TIMEOUT_MS = 15_000
   ALREADY_EXISTS = 36
-  private_constant :OFFSET_FETCH, :METADATA, :CREATE_TOPICS, :DELETE_TOPICS, :CREATE_PARTITIONS, :TIMEOUT_MS, :ALREADY_EXISTS
+  private_constant :LIST_OFFSETS, :OFFSET_FETCH, :METADATA, :CREATE_TOPICS, :DELETE_TOPICS, :CREATE_PARTITIONS, :TIMEOUT_MS,
+    :ALREADY_EXISTS
 
   def initialize(address)
     @host, port = address.split(",").first.split(":")
@@ -67,6 +69,16 @@ class KafkaProtocol
         raise "topic #{name} does not grow: #{code} #{message}" unless code.zero?
       end
       await("partitions of #{name}") { leaders([name]) == {name => partitions} }
+    end
+  end
+
+  # @return [Array<Integer>] the offset of the next record of each partition, as its leader has it
+  def end_offsets(topic, partitions)
+    connected do
+      asked = array(Array.new(partitions) { |number| [number, -1].pack("l>q>") })
+      answer = ask(LIST_OFFSETS, [-1].pack("l>") + array([string(topic) + asked]))
+      ends = answer.list { [answer.string, answer.list { [answer.int32, answer.int16, answer.int64, answer.int64] }] }
+      ends.flat_map(&:last).sort.map(&:last)
     end
   end
 

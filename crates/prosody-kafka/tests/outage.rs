@@ -187,8 +187,7 @@ async fn a_topic_made_anew_after_an_election_is_read() {
     member.until_records(10).await;
     assert!(member.records[0].leader_epoch > 0);
 
-    common::delete_topic(&broker, &topic).await;
-    common::create_topic_with(&broker, &topic, 2, &[]).await;
+    common::recreate_topic(&broker, &topic, 2).await;
     let producer = common::cluster(&broker, &[]).producer().unwrap();
     send_numbers(&producer, &topic, 100..130).await;
     let begin = Instant::now();

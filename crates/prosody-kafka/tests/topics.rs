@@ -8,8 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use common::{
-    Member, PATIENCE, admin, broker, cluster, create_topic_with, delete_topic, send_numbers, texts,
-    topic, unique,
+    Member, PATIENCE, admin, broker, cluster, recreate_topic, send_numbers, texts, topic, unique,
 };
 use prosody_core::log::Cluster;
 use prosody_core::record::{Generation, TopicPartition};
@@ -38,8 +37,7 @@ async fn make_anew(sizes: &[u32], properties: &[(&str, &str)]) {
     let mut from = 0;
     for (round, size) in sizes.iter().enumerate() {
         if round > 0 {
-            delete_topic(&broker, &topic).await;
-            create_topic_with(&broker, &topic, 2, &[]).await;
+            recreate_topic(&broker, &topic, 2).await;
         }
         // A producer of its own: one that knew the former topic may take a while to see the new one.
         let producer = common::cluster(&broker, &[]).producer().unwrap();
@@ -125,8 +123,7 @@ async fn so_it_is_for_a_group_that_begins_at_the_end() {
     assert_eq!(sending[0].offset, 0);
     member.commit(&partition, i64::from(sent)).await;
     for sizes in [5, 500] {
-        delete_topic(&broker, &topic).await;
-        create_topic_with(&broker, &topic, 1, &[]).await;
+        recreate_topic(&broker, &topic, 1).await;
         let producer = common::cluster(&broker, &[]).producer().unwrap();
         send_numbers(&producer, &topic, 10_000..10_000 + sizes).await;
         member.records.clear();
@@ -195,8 +192,7 @@ async fn an_offset_that_was_committed_for_an_earlier_topic_is_not_taken_for_this
     assert_eq!(metadata, format!("topic-id={id:032x}"));
 
     // While the group is down the topic is made anew, and a commit of the old one comes late.
-    delete_topic(&broker, &topic).await;
-    create_topic_with(&broker, &topic, 1, &[]).await;
+    recreate_topic(&broker, &topic, 1).await;
     let producer = common::cluster(&broker, &[]).producer().unwrap();
     send_numbers(&producer, &topic, 100..130).await;
     commit_alone(&broker, &group, &partition, 15, &metadata);
@@ -303,8 +299,7 @@ async fn all_members_of_a_group_go_over_to_a_topic_made_anew() {
     let [one, two] = &mut members[..] else { return };
     for round in 0..3 {
         if round > 0 {
-            delete_topic(&broker, &topic).await;
-            create_topic_with(&broker, &topic, 4, &[]).await;
+            recreate_topic(&broker, &topic, 4).await;
         }
         let producer = common::cluster(&broker, &[]).producer().unwrap();
         let numbers = round * 1_000..round * 1_000 + 300;

@@ -110,6 +110,18 @@ pub async fn delete_topic(broker: &str, name: &str) {
     assert!(results.iter().all(Result::is_ok), "{results:?}");
 }
 
+/// Deletes a topic and creates it again. Returns when the former one's log is gone: the broker tells of
+/// the new topic before, and acknowledges until then what it deletes with the old one.
+pub async fn recreate_topic(broker: &str, name: &str, partitions: i32) {
+    delete_topic(broker, name).await;
+    create_topic_with(broker, name, partitions, &[]).await;
+    for number in 0..partitions {
+        while end_of(broker, &TopicPartition::new(name, number)).await > 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
 pub fn membership(group: &str, topics: &[&str]) -> Membership {
     Membership {
         group_id: group.into(),
