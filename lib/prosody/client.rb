@@ -15,27 +15,35 @@ module Prosody
   class Client
     # What running clients get at the end of the process, of the 5 s in which it ends.
     EXIT_SECONDS = 4.0
+    # Beyond that, to commit and to leave the group.
+    EXIT_GRACE_SECONDS = 0.95
     # For the reactor's thread to end after its handlers have.
     REACTOR_SECONDS = 0.02
     # For a start that was interrupted to come to its end.
     ABANDON_SECONDS = 1.0
-    private_constant :EXIT_SECONDS, :REACTOR_SECONDS, :ABANDON_SECONDS
+    private_constant :EXIT_SECONDS, :EXIT_GRACE_SECONDS, :REACTOR_SECONDS, :ABANDON_SECONDS
 
-    @running = {}
+    @running = {}.compare_by_identity
     @running_mutex = Mutex.new
 
     class << self
       # @api private
-      def running(client, reactor)
+      def started(client, reactor)
         @running_mutex.synchronize do
           unless @at_exit_process == Process.pid
             # What a parent ran is not there in a forked child.
-            @running = {}
+            @running = {}.compare_by_identity
             at_exit { shut_down_all } unless @at_exit_process
             @at_exit_process = Process.pid
           end
-          reactor ? @running[client] = reactor : @running.delete(client)
+          @running[reactor] = client
         end
+      end
+
+      # @api private
+      def stopped(reactor)
+        # No Mutex: whoever holds it may be interrupted by a signal, and wait for us.
+        @running.delete(reactor)
       end
 
       private
@@ -46,8 +54,9 @@ module Prosody
         ProcessEnd.begin
         # A handler, or somebody at the keyboard, may ask for the end once more; it comes soon enough.
         Thread.handle_interrupt(SystemExit => :never, SignalException => :never) do # steep:ignore UnexpectedBlockGiven
-          clients = @running.keys
-          clients.map { |client| Thread.new { client.__send__(:stop, EXIT_SECONDS) } }.each(&:join)
+          ends_at = Process.clock_gettime(Process::CLOCK_MONOTONIC) + EXIT_SECONDS + EXIT_GRACE_SECONDS
+          threads = @running.values.map { |client| Thread.new { client.__send__(:stop_at_exit) } }
+          threads.each { |thread| thread.join([ends_at - Process.clock_gettime(Process::CLOCK_MONOTONIC), 0].max) }
           Bridge.flush_log
         end
       end
@@ -117,8 +126,9 @@ module Prosody
     # @raise [ArgumentError] if group_id, topics or a store are not configured, a topic does not exist, the client
     #   is subscribed already, or the handler does not define `on_message`
     # @raise [NameError] if the handler classifies errors of a method that it does not define
-    # @raise [Error] if broker or store do not answer within 10 s
+    # @raise [Error] if broker or store do not answer within 10 s, or in a signal handler (`trap`)
     def subscribe(handler)
+      SignalHandler.refuse("subscribe")
       check_subscription
       check_handler(handler)
       reactor = Reactor.new(handler, @collections)
@@ -140,7 +150,8 @@ module Prosody
 
     # Stops consuming: no further handler starts, running ones may end within `shutdown_timeout`, what is finished
     # is committed. Returns within `shutdown_timeout` plus a second, and no handler runs from then on. Does nothing
-    # if the client is not subscribed. It may subscribe again afterwards.
+    # if the client is not subscribed. It may subscribe again afterwards. A signal handler (`trap`) may call it, too; the
+    # main thread then stands still meanwhile.
     #
     # @return [nil]
     # @raise [Error] if called from a handler of this client, which it would wait for
@@ -149,7 +160,8 @@ module Prosody
         raise Error, "unsubscribe was called from a handler of the same client, and would wait for that handler to end: " \
           "call it from another thread, or exit the process"
       end
-      stop(@settings.fetch(:shutdown_timeout))
+      limit = @settings.fetch(:shutdown_timeout)
+      SignalHandler.running? ? SignalHandler.run(limit + 1) { stop(limit) } : stop(limit)
       nil
     end
 
@@ -186,6 +198,8 @@ module Prosody
     # @return [String] without secrets
     def inspect
       "#<#{self.class} #{consumer_state} group_id=#{@settings.fetch(:group_id).inspect}>"
+    rescue Error
+      "#<#{self.class} made in another process group_id=#{@settings.fetch(:group_id).inspect}>"
     end
 
     private
@@ -203,19 +217,18 @@ module Prosody
 
         @reactor = reactor
       end
-      Client.running(self, reactor)
+      Client.started(self, reactor)
       ProcessEnd.withdraw
     end
 
     def release(reactor)
       reactor.close(REACTOR_SECONDS)
-      @lifecycle.synchronize do
-        # Nobody else may handle anything while a handler that cannot be ended is at it.
-        next unless reactor.gone? && @reactor.equal?(reactor)
+      # Nobody else may handle anything while a handler that cannot be ended is at it.
+      Client.stopped(reactor) if reactor.gone?
+    end
 
-        @reactor = nil
-        Client.running(self, nil)
-      end
+    def stop_at_exit
+      stop([@settings.fetch(:shutdown_timeout), EXIT_SECONDS].min)
     end
 
     def stop(limit)

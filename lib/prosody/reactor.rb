@@ -79,11 +79,11 @@ module Prosody
       @closed = true
       @native.wake
       thread = @thread
-      return if thread.nil? || ended?(thread, limit)
+      return dispose if thread.nil? || ended?(thread, limit)
 
       @abandoned = true
       thread.kill
-      return if ended?(thread, limit)
+      return dispose if ended?(thread, limit)
 
       Prosody.logger.error("a handler cannot be interrupted, its thread is abandoned: #{thread.backtrace&.first(5)&.join(" < ")}")
     end
@@ -118,6 +118,11 @@ module Prosody
     end
 
     private
+
+    # The collector may take its time, and clients that often start and stop would run out of descriptors.
+    def dispose
+      @bell.close
+    end
 
     # Blocks: `limit` is short, and not every fiber can wait (see {Bridge.may_yield?}).
     def ended?(thread, limit)
