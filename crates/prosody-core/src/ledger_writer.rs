@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
+use crate::sync::Mutex;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::sync::OwnedMutexGuard;
 use tracing::{error, warn};

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use magnus::{Class, Error, Module, Object, RArray, RModule, Ruby, function, method};
-use parking_lot::Mutex;
 use prosody_core::attempt::Attempt;
 use prosody_core::handler::Handler;
+use prosody_core::sync::Mutex;
 
 use crate::attempt::NativeAttempt;
 use crate::error;
