@@ -15,13 +15,14 @@ module Prosody
   class Client
     # What running clients get at the end of the process, of the 5 s in which it ends.
     EXIT_SECONDS = 4.0
-    # Beyond that, to commit and to leave the group.
-    EXIT_GRACE_SECONDS = 0.95
-    # For the reactor's thread to end after its handlers have.
-    REACTOR_SECONDS = 0.02
+    # What a stop may take beyond its limit: a second, less what it takes to return.
+    GRACE_SECONDS = 0.95
+    # For the reactor's thread to end after its handlers have, and again after it was killed. Idle threads need that
+    # long where others want the processor; one that cannot end makes `unsubscribe` last so long.
+    REACTOR_SECONDS = (0.02..0.5)
     # For a start that was interrupted to come to its end.
     ABANDON_SECONDS = 1.0
-    private_constant :EXIT_SECONDS, :EXIT_GRACE_SECONDS, :REACTOR_SECONDS, :ABANDON_SECONDS
+    private_constant :EXIT_SECONDS, :GRACE_SECONDS, :REACTOR_SECONDS, :ABANDON_SECONDS
 
     @running = {}.compare_by_identity
     @running_mutex = Mutex.new
@@ -54,11 +55,15 @@ module Prosody
         ProcessEnd.begin
         # A handler, or somebody at the keyboard, may ask for the end once more; it comes soon enough.
         Thread.handle_interrupt(SystemExit => :never, SignalException => :never) do # steep:ignore UnexpectedBlockGiven
-          ends_at = Process.clock_gettime(Process::CLOCK_MONOTONIC) + EXIT_SECONDS + EXIT_GRACE_SECONDS
+          ends_at = now + EXIT_SECONDS + GRACE_SECONDS
           threads = @running.values.map { |client| Thread.new { client.__send__(:stop_at_exit) } }
-          threads.each { |thread| thread.join([ends_at - Process.clock_gettime(Process::CLOCK_MONOTONIC), 0].max) }
+          threads.each { |thread| thread.join([ends_at - now, 0].max) }
           Bridge.flush_log
         end
+      end
+
+      def now
+        Process.clock_gettime(Process::CLOCK_MONOTONIC)
       end
     end
 
@@ -138,7 +143,7 @@ module Prosody
         Bridge.await(@native.subscribe(reactor.native))
         subscribed = true
       rescue Error, ArgumentError
-        release(reactor)
+        release(reactor, GRACE_SECONDS)
         reactor = nil
         raise
       ensure
@@ -221,8 +226,8 @@ module Prosody
       ProcessEnd.withdraw
     end
 
-    def release(reactor)
-      reactor.close(REACTOR_SECONDS)
+    def release(reactor, seconds)
+      reactor.close((seconds / 2).clamp(REACTOR_SECONDS))
       # Nobody else may handle anything while a handler that cannot be ended is at it.
       Client.stopped(reactor) if reactor.gone?
     end
@@ -235,8 +240,7 @@ module Prosody
       return Bridge.await(@native.unsubscribe(limit)) unless (reactor = @reactor)
 
       begin
-        Bridge.await(@native.unsubscribe(limit))
-        release(reactor)
+        stop_and_release(reactor, limit)
         reactor = nil
       rescue Error
         # Made in another process.
@@ -249,10 +253,13 @@ module Prosody
     end
 
     def stop_in_background(reactor, limit)
-      Thread.new do
-        Bridge.await(@native.unsubscribe(limit))
-        release(reactor)
-      end
+      Thread.new { stop_and_release(reactor, limit) }
+    end
+
+    def stop_and_release(reactor, limit)
+      from = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      Bridge.await(@native.unsubscribe(limit))
+      release(reactor, from + limit + GRACE_SECONDS - Process.clock_gettime(Process::CLOCK_MONOTONIC))
     end
 
     def send_record(topic, key, payload, headers)

@@ -74,7 +74,8 @@ module Prosody
       @closed && !@thread&.alive?
     end
 
-    # Ends the thread: handlers that still run are stopped, and after `limit` seconds killed.
+    # Ends the thread: handlers that still run are stopped, and after `limit` seconds killed; it waits
+    # as long again for that.
     def close(limit)
       @closed = true
       @native.wake
@@ -121,6 +122,7 @@ module Prosody
 
     # The collector may take its time, and clients that often start and stop would run out of descriptors.
     def dispose
+      @native.close
       @bell.close
     end
 
