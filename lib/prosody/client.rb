@@ -55,10 +55,20 @@ module Prosody
         ProcessEnd.begin
         # A handler, or somebody at the keyboard, may ask for the end once more; it comes soon enough.
         Thread.handle_interrupt(SystemExit => :never, SignalException => :never) do # steep:ignore UnexpectedBlockGiven
-          ends_at = now + EXIT_SECONDS + GRACE_SECONDS
-          threads = @running.values.map { |client| Thread.new { client.__send__(:stop_at_exit) } }
-          threads.each { |thread| thread.join([ends_at - now, 0].max) }
+          stop_all(now + EXIT_SECONDS + GRACE_SECONDS)
           Bridge.flush_log
+        end
+      ensure
+        ProcessEnd.finish
+      end
+
+      def stop_all(ends_at)
+        threads = @running.values.map { |client| Thread.new { client.__send__(:stop_at_exit) } }
+        begin
+          threads.each { |thread| thread.join([ends_at - now, 0].max) }
+        rescue Interrupt
+          # Ruby raises that of SIGINT whatever `handle_interrupt` says.
+          retry
         end
       end
 

@@ -218,9 +218,9 @@ module Prosody
     end
 
     # A handler that takes no stop for an answer would go on while the scheduler closes: when the thread is killed,
-    # its fiber never gets another turn.
+    # its fiber never gets another turn. Nor when Ruby kills all threads at the end of the process.
     def let_go_of_fibers(scheduler)
-      is_abandoned = -> { @abandoned }
+      is_abandoned = -> { @abandoned || ProcessEnd.over? }
       scheduler.define_singleton_method(:terminate) { is_abandoned.call || super() }
       return unless scheduler.respond_to?(:scheduler_close)
 
