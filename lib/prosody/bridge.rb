@@ -18,6 +18,7 @@ module Prosody
     private_constant :TRANSFERS, :LEVELS, :FLUSH_SECONDS
 
     @queues = {}
+    @starting = Mutex.new
 
     class << self
       # Waits for what a native call answered.
@@ -36,12 +37,13 @@ module Prosody
       end
 
       # Whether the current fiber can let others go on. In async 1 one that is not a task's own would yield to
-      # whoever resumed it instead: there it blocks its thread, as it does in a child that a handler forked.
+      # whoever resumed it instead: there it blocks its thread, as it does in a child that a handler forked, and in a
+      # signal handler.
       #
       # @return [Boolean]
       def may_yield?
         scheduler = Fiber.current_scheduler
-        return false if scheduler.nil? || Reactor.current&.foreign?
+        return false if scheduler.nil? || Reactor.current&.foreign? || SignalHandler.running?
 
         TRANSFERS || !scheduler.is_a?(Async::Scheduler) || !Async::Task.current?.nil?
       end
@@ -75,14 +77,12 @@ module Prosody
       # schedulers. Called before anything native is used; again in a forked child.
       #
       # @return [void]
+      # @raise [Error] in a signal handler, unless it runs already
       def start
-        return if @dispatcher&.alive? && @process_id == Process.pid
+        return if started?
 
-        @process_id = Process.pid
-        @queues = {}
-        @writing = Mutex.new
-        Native.start_logging(ENV.fetch("PROSODY_LOG", "info"))
-        @dispatcher = dispatcher
+        SignalHandler.refuse("the first Prosody::Client.new of a process")
+        @starting.synchronize { start_dispatcher unless started? }
       end
 
       # Writes what Rust has logged and nobody has written yet, at the end of the process. A logger that blocks does
@@ -94,6 +94,18 @@ module Prosody
       end
 
       private
+
+      def started?
+        @dispatcher&.alive? && @process_id == Process.pid
+      end
+
+      def start_dispatcher
+        @queues = {} unless @process_id == Process.pid
+        @process_id = Process.pid
+        @writing = Mutex.new
+        Native.start_logging(ENV.fetch("PROSODY_LOG", "info"))
+        @dispatcher = dispatcher
+      end
 
       def wait_in_fiber(ticket)
         queue = @queues[ticket] = Thread::Queue.new

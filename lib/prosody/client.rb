@@ -15,27 +15,36 @@ module Prosody
   class Client
     # What running clients get at the end of the process, of the 5 s in which it ends.
     EXIT_SECONDS = 4.0
-    # For the reactor's thread to end after its handlers have.
-    REACTOR_SECONDS = 0.02
+    # What a stop may take beyond its limit: a second, less what it takes to return.
+    GRACE_SECONDS = 0.95
+    # For the reactor's thread to end after its handlers have, and again after it was killed. Idle threads need that
+    # long where others want the processor; one that cannot end makes `unsubscribe` last so long.
+    REACTOR_SECONDS = (0.02..0.5)
     # For a start that was interrupted to come to its end.
     ABANDON_SECONDS = 1.0
-    private_constant :EXIT_SECONDS, :REACTOR_SECONDS, :ABANDON_SECONDS
+    private_constant :EXIT_SECONDS, :GRACE_SECONDS, :REACTOR_SECONDS, :ABANDON_SECONDS
 
-    @running = {}
+    @running = {}.compare_by_identity
     @running_mutex = Mutex.new
 
     class << self
       # @api private
-      def running(client, reactor)
+      def started(client, reactor)
         @running_mutex.synchronize do
           unless @at_exit_process == Process.pid
             # What a parent ran is not there in a forked child.
-            @running = {}
+            @running = {}.compare_by_identity
             at_exit { shut_down_all } unless @at_exit_process
             @at_exit_process = Process.pid
           end
-          reactor ? @running[client] = reactor : @running.delete(client)
+          @running[reactor] = client
         end
+      end
+
+      # @api private
+      def stopped(reactor)
+        # No Mutex: whoever holds it may be interrupted by a signal, and wait for us.
+        @running.delete(reactor)
       end
 
       private
@@ -46,10 +55,25 @@ module Prosody
         ProcessEnd.begin
         # A handler, or somebody at the keyboard, may ask for the end once more; it comes soon enough.
         Thread.handle_interrupt(SystemExit => :never, SignalException => :never) do # steep:ignore UnexpectedBlockGiven
-          clients = @running.keys
-          clients.map { |client| Thread.new { client.__send__(:stop, EXIT_SECONDS) } }.each(&:join)
+          stop_all(now + EXIT_SECONDS + GRACE_SECONDS)
           Bridge.flush_log
         end
+      ensure
+        ProcessEnd.finish
+      end
+
+      def stop_all(ends_at)
+        threads = @running.values.map { |client| Thread.new { client.__send__(:stop_at_exit) } }
+        begin
+          threads.each { |thread| thread.join([ends_at - now, 0].max) }
+        rescue Interrupt
+          # Ruby raises that of SIGINT whatever `handle_interrupt` says.
+          retry
+        end
+      end
+
+      def now
+        Process.clock_gettime(Process::CLOCK_MONOTONIC)
       end
     end
 
@@ -117,8 +141,9 @@ module Prosody
     # @raise [ArgumentError] if group_id, topics or a store are not configured, a topic does not exist, the client
     #   is subscribed already, or the handler does not define `on_message`
     # @raise [NameError] if the handler classifies errors of a method that it does not define
-    # @raise [Error] if broker or store do not answer within 10 s
+    # @raise [Error] if broker or store do not answer within 10 s, or in a signal handler (`trap`)
     def subscribe(handler)
+      SignalHandler.refuse("subscribe")
       check_subscription
       check_handler(handler)
       reactor = Reactor.new(handler, @collections)
@@ -128,7 +153,7 @@ module Prosody
         Bridge.await(@native.subscribe(reactor.native))
         subscribed = true
       rescue Error, ArgumentError
-        release(reactor)
+        release(reactor, GRACE_SECONDS)
         reactor = nil
         raise
       ensure
@@ -140,7 +165,8 @@ module Prosody
 
     # Stops consuming: no further handler starts, running ones may end within `shutdown_timeout`, what is finished
     # is committed. Returns within `shutdown_timeout` plus a second, and no handler runs from then on. Does nothing
-    # if the client is not subscribed. It may subscribe again afterwards.
+    # if the client is not subscribed. It may subscribe again afterwards. A signal handler (`trap`) may call it, too; the
+    # main thread then stands still meanwhile.
     #
     # @return [nil]
     # @raise [Error] if called from a handler of this client, which it would wait for
@@ -149,7 +175,8 @@ module Prosody
         raise Error, "unsubscribe was called from a handler of the same client, and would wait for that handler to end: " \
           "call it from another thread, or exit the process"
       end
-      stop(@settings.fetch(:shutdown_timeout))
+      limit = @settings.fetch(:shutdown_timeout)
+      SignalHandler.running? ? SignalHandler.run(limit + 1) { stop(limit) } : stop(limit)
       nil
     end
 
@@ -186,6 +213,8 @@ module Prosody
     # @return [String] without secrets
     def inspect
       "#<#{self.class} #{consumer_state} group_id=#{@settings.fetch(:group_id).inspect}>"
+    rescue Error
+      "#<#{self.class} made in another process group_id=#{@settings.fetch(:group_id).inspect}>"
     end
 
     private
@@ -203,27 +232,25 @@ module Prosody
 
         @reactor = reactor
       end
-      Client.running(self, reactor)
+      Client.started(self, reactor)
       ProcessEnd.withdraw
     end
 
-    def release(reactor)
-      reactor.close(REACTOR_SECONDS)
-      @lifecycle.synchronize do
-        # Nobody else may handle anything while a handler that cannot be ended is at it.
-        next unless reactor.gone? && @reactor.equal?(reactor)
+    def release(reactor, seconds)
+      reactor.close((seconds / 2).clamp(REACTOR_SECONDS))
+      # Nobody else may handle anything while a handler that cannot be ended is at it.
+      Client.stopped(reactor) if reactor.gone?
+    end
 
-        @reactor = nil
-        Client.running(self, nil)
-      end
+    def stop_at_exit
+      stop([@settings.fetch(:shutdown_timeout), EXIT_SECONDS].min)
     end
 
     def stop(limit)
       return Bridge.await(@native.unsubscribe(limit)) unless (reactor = @reactor)
 
       begin
-        Bridge.await(@native.unsubscribe(limit))
-        release(reactor)
+        stop_and_release(reactor, limit)
         reactor = nil
       rescue Error
         # Made in another process.
@@ -236,10 +263,13 @@ module Prosody
     end
 
     def stop_in_background(reactor, limit)
-      Thread.new do
-        Bridge.await(@native.unsubscribe(limit))
-        release(reactor)
-      end
+      Thread.new { stop_and_release(reactor, limit) }
+    end
+
+    def stop_and_release(reactor, limit)
+      from = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      Bridge.await(@native.unsubscribe(limit))
+      release(reactor, from + limit + GRACE_SECONDS - Process.clock_gettime(Process::CLOCK_MONOTONIC))
     end
 
     def send_record(topic, key, payload, headers)

@@ -3,9 +3,6 @@
 require "logger"
 
 module Prosody
-  LOGGER_MUTEX = Mutex.new
-  private_constant :LOGGER_MUTEX
-
   LOGGER_METHODS = %i[debug info warn error].freeze
   private_constant :LOGGER_METHODS
 
@@ -15,7 +12,8 @@ module Prosody
     #
     # @return [Logger]
     def logger
-      @logger || LOGGER_MUTEX.synchronize { @logger ||= ::Logger.new($stdout, level: ::Logger::INFO, progname: "prosody") }
+      # No Mutex: signal handlers ask, too. Two threads may make the default at once, which does no harm.
+      @logger || (@default_logger ||= ::Logger.new($stdout, level: ::Logger::INFO, progname: "prosody"))
     end
 
     # Sets the logger; takes effect at once, for running clients too. May be called from any thread.
@@ -32,7 +30,8 @@ module Prosody
           "#{missing.join(", ")}; expected a Logger, or nil for the default"
       end
 
-      LOGGER_MUTEX.synchronize { @logger = logger }
+      @default_logger = nil
+      @logger = logger
     end
   end
 end

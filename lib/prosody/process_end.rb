@@ -40,6 +40,18 @@ module Prosody
       def begun?
         @process_id == Process.pid
       end
+
+      # Says that nothing is waited for any more: Ruby is about to kill all threads.
+      #
+      # @return [void]
+      def finish
+        @is_over = true
+      end
+
+      # @return [Boolean]
+      def over?
+        @is_over || false
+      end
     end
   end
   private_constant :ProcessEnd

@@ -74,16 +74,17 @@ module Prosody
       @closed && !@thread&.alive?
     end
 
-    # Ends the thread: handlers that still run are stopped, and after `limit` seconds killed.
+    # Ends the thread: handlers that still run are stopped, and after `limit` seconds killed; it waits
+    # as long again for that.
     def close(limit)
       @closed = true
       @native.wake
       thread = @thread
-      return if thread.nil? || ended?(thread, limit)
+      return dispose if thread.nil? || ended?(thread, limit)
 
       @abandoned = true
       thread.kill
-      return if ended?(thread, limit)
+      return dispose if ended?(thread, limit)
 
       Prosody.logger.error("a handler cannot be interrupted, its thread is abandoned: #{thread.backtrace&.first(5)&.join(" < ")}")
     end
@@ -118,6 +119,12 @@ module Prosody
     end
 
     private
+
+    # The collector may take its time, and clients that often start and stop would run out of descriptors.
+    def dispose
+      @native.close
+      @bell.close
+    end
 
     # Blocks: `limit` is short, and not every fiber can wait (see {Bridge.may_yield?}).
     def ended?(thread, limit)
@@ -211,9 +218,9 @@ module Prosody
     end
 
     # A handler that takes no stop for an answer would go on while the scheduler closes: when the thread is killed,
-    # its fiber never gets another turn.
+    # its fiber never gets another turn. Nor when Ruby kills all threads at the end of the process.
     def let_go_of_fibers(scheduler)
-      is_abandoned = -> { @abandoned }
+      is_abandoned = -> { @abandoned || ProcessEnd.over? }
       scheduler.define_singleton_method(:terminate) { is_abandoned.call || super() }
       return unless scheduler.respond_to?(:scheduler_close)
 

@@ -114,7 +114,7 @@ module Scenario
 
   # A client on the shared broker.
   def kafka_client(topic:, group: new_name("group"), **options)
-    options = {kafka_config: QUICK_GROUP, shutdown_timeout: 5}.merge(options)
+    options = {kafka_config: QUICK_GROUP, shutdown_timeout: 5, send_timeout: 30}.merge(options)
     Prosody::Client.new(bootstrap_servers: broker, group_id: group, subscribed_topics: topic, store: :memory,
       source_system: "scenario", probe_port: nil, **options)
   end

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use prosody_core::clock::{Clock, SystemClock};
 use prosody_core::in_process::InProcessCluster;
+use prosody_core::sync::Mutex;
 use tokio::runtime::{Builder, Handle, Runtime};
 
 /// Threads that carry tasks. Handlers run in Ruby, so that two suffice for what is left.

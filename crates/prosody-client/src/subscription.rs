@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use prosody_core::backoff::{Backoff, Randomness};
 use prosody_core::clock::SystemClock;
 use prosody_core::consumer::{Consumer, ConsumerHandle, ConsumerParts, Stall};
 use prosody_core::handler::Handler;
 use prosody_core::log::{Cluster, LogError, Membership};
 use prosody_core::store::Store;
+use prosody_core::sync::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};

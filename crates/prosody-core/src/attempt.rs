@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
+use crate::sync::Mutex;
 use bytes::Bytes;
 use futures::future::{BoxFuture, poll_fn};
 use futures::task::AtomicWaker;
-use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::sync::Notify;
 use tokio::time::Instant;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 
 /// Exponential backoff with jitter: attempt n waits between half and all of
 /// min(`max`, `base` × 2ⁿ), n = 0 for the first retry.

@@ -5,10 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use crate::sync::Mutex;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::sync::OwnedMutexGuard;
 use tracing::{error, warn};

@@ -21,3 +21,4 @@ pub mod log;
 pub mod outcome;
 pub mod record;
 pub mod store;
+pub mod sync;

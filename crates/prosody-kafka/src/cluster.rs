@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
 use prosody_core::log::{Cluster, Log, LogError, Membership, Producer, TopicDescription};
+use prosody_core::sync::Mutex;
 
 use crate::admin;
 use crate::member::KafkaMember;

@@ -7,9 +7,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use prosody_core::log::{LoadError, LogError};
 use prosody_core::record::{Coordinates, Generation, Record, TopicId, TopicPartition};
+use prosody_core::sync::Mutex;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::message::Message;

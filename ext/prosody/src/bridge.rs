@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use magnus::{Error, IntoValue, Object, RArray, RModule, Ruby, Value, function};
-use parking_lot::{Condvar, Mutex};
+use prosody_core::sync::{Condvar, Mutex};
 
 use crate::error::Reason;
 use crate::logging::Line;
@@ -127,7 +127,7 @@ impl Bridge {
     fn wait_dispatch(&self) {
         let mut dispatch = self.dispatch.lock();
         while dispatch.is_empty() && !dispatch.interrupted {
-            self.dispatch_changed.wait(&mut dispatch);
+            dispatch = self.dispatch_changed.wait(dispatch);
         }
     }
 
@@ -178,7 +178,7 @@ fn wait(ruby: &Ruby, ticket: u64) -> Result<(), Error> {
         let wait = || {
             let mut state = operation.state.lock();
             while state.completion.is_none() && !state.interrupted {
-                operation.changed.wait(&mut state);
+                state = operation.changed.wait(state);
             }
         };
         let wake = || {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use magnus::{Class, Error, Module, Object, RArray, RModule, Ruby, function, method};
-use parking_lot::Mutex;
 use prosody_core::attempt::Attempt;
 use prosody_core::handler::Handler;
+use prosody_core::sync::Mutex;
 
 use crate::attempt::NativeAttempt;
 use crate::error;
@@ -30,7 +30,8 @@ pub struct ReactorQueue {
     waiting: Mutex<Waiting>,
     /// Looked at before each event without taking the lock.
     has_notices: AtomicBool,
-    wake: PipeWriter,
+    /// Until it is closed.
+    wake: Mutex<Option<PipeWriter>>,
 }
 
 impl ReactorQueue {
@@ -39,9 +40,9 @@ impl ReactorQueue {
         put(&mut waiting);
         let must_wake = std::mem::take(&mut waiting.is_asleep);
         drop(waiting);
-        if must_wake {
+        if must_wake && let Some(mut wake) = self.wake.lock().as_ref() {
             // A full or closed pipe: the reactor is about to look, or gone.
-            let _ = (&self.wake).write(&[0]);
+            let _ = wake.write(&[0]);
         }
     }
 
@@ -90,7 +91,7 @@ impl NativeReactor {
         let queue = Arc::new(ReactorQueue {
             waiting: Mutex::default(),
             has_notices: AtomicBool::new(false),
-            wake,
+            wake: Mutex::new(Some(wake)),
         });
         let reactor = Self {
             queue: Owned::new(queue),
@@ -153,6 +154,12 @@ impl NativeReactor {
         rb_self.queue.get(ruby)?.put(|_| {});
         Ok(())
     }
+
+    /// Gives the other end of the descriptor back: nobody is to be woken any more.
+    fn close(ruby: &Ruby, rb_self: &Self) -> Result<(), Error> {
+        rb_self.queue.get(ruby)?.wake.lock().take();
+        Ok(())
+    }
 }
 
 pub fn init(ruby: &Ruby, native: RModule) -> Result<(), Error> {
@@ -165,5 +172,6 @@ pub fn init(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("take_notices", method!(NativeReactor::take_notices, 0))?;
     class.define_method("sleep?", method!(NativeReactor::may_sleep, 0))?;
     class.define_method("wake", method!(NativeReactor::wake, 0))?;
+    class.define_method("close", method!(NativeReactor::close, 0))?;
     Ok(())
 }

@@ -5,10 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::sync::Mutex;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::group::{Group, MemberId, Wakes};

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::sync::Mutex;
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
-use parking_lot::Mutex;
 
 use super::{CommitError, Store, StoreError};
 use crate::event::Key;

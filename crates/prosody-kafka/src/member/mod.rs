@@ -22,9 +22,9 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
 use prosody_core::log::{Intake, LoadError, Log, LogError, LogEvent, Membership, Watermark};
 use prosody_core::record::{Coordinates, Generation, Record, TopicPartition};
+use prosody_core::sync::Mutex;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use tokio::sync::{oneshot, watch};

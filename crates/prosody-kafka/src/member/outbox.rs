@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use prosody_core::log::{Assigned, Intake, LogError, LogEvent, PartitionsAdded};
 use prosody_core::record::{Generation, Record, TopicPartition};
+use prosody_core::sync::Mutex;
 use tokio::sync::Notify;
 
 use crate::wake::Waker;

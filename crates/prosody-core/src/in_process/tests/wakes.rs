@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use tokio::task::JoinHandle;
