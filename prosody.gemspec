@@ -19,6 +19,7 @@ Gem::Specification.new do |spec|
   # the workspace, and nothing compiled may be in the package.
   spec.files = Dir.chdir(__dir__) do
     Dir[
+      "exe/*",
       "lib/**/*.rb",
       "sig/**/*.rbs",
       "{ext,crates}/**/{Cargo.toml,build.rs,README.md}",
@@ -28,6 +29,8 @@ Gem::Specification.new do |spec|
       "LICENSE"
     ].select { |path| File.file?(path) }.sort
   end
+  spec.bindir = "exe"
+  spec.executables = ["prosody-info"]
   spec.extensions = ["ext/prosody/Cargo.toml"]
 
   # Debian 12 has 1.30; Ruby 3.3 and later get 2.x.

@@ -53,6 +53,9 @@ module Project
         File.write(script, SMOKE)
         Report.command("#{name}: require", runtime.path, script, env: env, chdir: folder, timeout_s: 60)
 
+        Report.command("#{name}: prosody-info", runtime.path, File.join(env.fetch("GEM_HOME"), "bin/prosody-info"),
+          env: env, chdir: folder, timeout_s: 60)
+
         FileUtils.cp(File.join(ROOT, "examples/counter.rb"), folder)
         Report.command("#{name}: example", runtime.path, "counter.rb", env: env.merge("PROSODY_BOOTSTRAP_SERVERS" => nil),
           chdir: folder, timeout_s: 60)

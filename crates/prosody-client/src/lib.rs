@@ -10,4 +10,5 @@ mod subscription;
 
 pub use client::{Client, ClientError, ConsumerState};
 pub use process::Process;
+pub use prosody_kafka::Library;
 pub use settings::{ClientSettings, ClusterSettings, StoreKind, SubscriptionSettings};

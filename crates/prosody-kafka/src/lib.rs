@@ -8,6 +8,7 @@
 //! | `loader` | loads single messages by their coordinates |
 //! | `producer` | sends, with a time limit of its own |
 //! | `admin` | describes topics |
+//! | [`library`](Library) | which librdkafka is built in |
 //! | `health` | what librdkafka reports: log lines, and errors that are told once |
 //! | `ffi` | the calls that rdkafka does not wrap; the only unsafe code |
 
@@ -15,6 +16,7 @@ mod admin;
 mod cluster;
 mod ffi;
 mod health;
+mod library;
 mod loader;
 mod member;
 mod options;
@@ -23,5 +25,6 @@ mod producer;
 mod wake;
 
 pub use cluster::KafkaCluster;
+pub use library::Library;
 pub use options::{KafkaOptions, MANAGED_PROPERTIES};
 pub use producer::KafkaProducer;

@@ -8,6 +8,7 @@ mod client;
 mod error;
 mod fork;
 mod gvl;
+mod library;
 mod logging;
 mod message;
 mod process;
@@ -25,6 +26,7 @@ fn init(ruby: &Ruby) -> Result<(), Error> {
     logging::init(ruby, native)?;
     bridge::init(ruby, native)?;
     process::init(ruby, native)?;
+    library::init(ruby, native)?;
     reactor::init(ruby, native)?;
     attempt::init(ruby, native)?;
     client::init(ruby, native)?;
