@@ -4,17 +4,28 @@ require "logger"
 
 module Prosody
   LOGGER_METHODS = %i[debug info warn error].freeze
-  private_constant :LOGGER_METHODS
+
+  # Whatever `$stdout` is when a line is written.
+  module StandardOutput
+    class << self
+      def write(text)
+        $stdout.write(text)
+      end
+
+      # A logger that is closed leaves it open.
+      def close
+      end
+    end
+  end
+
+  private_constant :LOGGER_METHODS, :StandardOutput
 
   class << self
     # The logger that Ruby and Rust write to. By default a `Logger` to `$stdout` at level INFO.
     # May be called from any thread.
     #
     # @return [Logger]
-    def logger
-      # No Mutex: signal handlers ask, too. Two threads may make the default at once, which does no harm.
-      @logger || (@default_logger ||= ::Logger.new($stdout, level: ::Logger::INFO, progname: "prosody"))
-    end
+    attr_reader :logger
 
     # Sets the logger; takes effect at once, for running clients too. May be called from any thread.
     #
@@ -30,8 +41,16 @@ module Prosody
           "#{missing.join(", ")}; expected a Logger, or nil for the default"
       end
 
-      @default_logger = nil
-      @logger = logger
+      @logger = logger || default_logger
+    end
+
+    private
+
+    def default_logger
+      ::Logger.new(StandardOutput, level: ::Logger::INFO, progname: "prosody")
     end
   end
+
+  # Made before anybody asks: signal handlers do, too, which may not lock.
+  self.logger = nil
 end
