@@ -13,7 +13,7 @@ module Prosody
     # @return [Logger]
     def logger
       # No Mutex: signal handlers ask, too. Two threads may make the default at once, which does no harm.
-      @logger || (@default_logger ||= ::Logger.new($stdout, level: ::Logger::INFO, progname: "prosody"))
+      @logger || @default_logger || (@default_logger = ::Logger.new($stdout, level: ::Logger::INFO, progname: "prosody"))
     end
 
     # Sets the logger; takes effect at once, for running clients too. May be called from any thread.

@@ -43,7 +43,7 @@ children = {
       -> { client.is_stalled? }, -> { client.send_messages([{topic: topic, key: "k", payload: 1}]) and raise }]
     exit((calls.first(4).all? { |call| raises.call(&call) } && client.inspect.include?("another process")) ? 7 : 8)
   end],
-  "whose child does" => [9, -> { exit((end_of_child { raises.call { client.send_message(topic, "k", 1) } or exit!(2) } == 0) ? 9 : 10) }],
+  "whose child does" => [9, -> { exit((end_of_child { raises.call { client.send_message(topic, "k", 1) } || exit!(2) } == 0) ? 9 : 10) }],
   # What is not closed at exec goes on in a program that knows nothing of it.
   "that becomes another program, which has no descriptor of ours" => [0, lambda do
     exec("/bin/sh", "-c", 'for fd in /proc/self/fd/*; do case "$(readlink $fd)" in socket:*|anon_inode*) exit 5;; esac; done')
