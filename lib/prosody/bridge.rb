@@ -15,7 +15,10 @@ module Prosody
     LEVELS = %i[debug info warn error].freeze
     # What the last lines may take.
     FLUSH_SECONDS = 0.5
-    private_constant :TRANSFERS, :LEVELS, :FLUSH_SECONDS
+    # Up to 3.2, Ruby delivers no signal while all of its threads are in native calls: the main thread looks for them
+    # so often.
+    LOOK_EVERY_SECONDS = (0.05 if RUBY_VERSION < "3.3")
+    private_constant :TRANSFERS, :LEVELS, :FLUSH_SECONDS, :LOOK_EVERY_SECONDS
 
     @queues = {}
     @starting = Mutex.new
@@ -29,7 +32,7 @@ module Prosody
         return answer unless answer.is_a?(Integer)
 
         begin
-          may_yield? ? wait_in_fiber(answer) : Native.wait(answer)
+          may_yield? ? wait_in_fiber(answer) : Native.wait(answer, look_every)
           Native.take(answer)
         ensure
           Native.forget(answer)
@@ -105,6 +108,10 @@ module Prosody
         @writing = Mutex.new
         Native.start_logging(ENV.fetch("PROSODY_LOG", "info"))
         @dispatcher = dispatcher
+      end
+
+      def look_every
+        LOOK_EVERY_SECONDS if Thread.current.equal?(Thread.main)
       end
 
       def wait_in_fiber(ticket)

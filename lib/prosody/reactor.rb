@@ -13,7 +13,8 @@ module Prosody
     SLICE_SECONDS = 0.001
     # Ready operations and events between two looks at the clock.
     TICKS = 8
-    private_constant :SLICE_SECONDS, :TICKS
+    FOREVER_SECONDS = 1_000_000_000
+    private_constant :SLICE_SECONDS, :TICKS, :FOREVER_SECONDS
 
     class << self
       # The reactor that the current thread runs.
@@ -211,7 +212,11 @@ module Prosody
     # async before 2 lacks hooks: with it, Ruby's Timeout would raise in whichever fiber runs, and `sleep` without
     # an argument in the one that calls it.
     def complete(scheduler)
-      supply_timeout(scheduler) unless scheduler.respond_to?(:timeout_after)
+      if !scheduler.respond_to?(:timeout_after)
+        supply_timeout(scheduler)
+      elsif !IO.method_defined?(:timeout)
+        supply_io_wait(scheduler)
+      end
       return unless scheduler.method(:kernel_sleep).arity == 1
 
       scheduler.define_singleton_method(:kernel_sleep) { |seconds = nil| scheduler.block(nil, seconds) }
@@ -225,6 +230,13 @@ module Prosody
       return unless scheduler.respond_to?(:scheduler_close)
 
       scheduler.define_singleton_method(:scheduler_close) { |*error| is_abandoned.call ? scheduler.close : super(*error) }
+    end
+
+    # async 2 asks every IO for its `timeout`, which Ruby 3.1 does not have, unless it is told how long to wait.
+    def supply_io_wait(scheduler)
+      scheduler.define_singleton_method(:io_wait) { |io, events, seconds = nil| super(io, events, seconds || FOREVER_SECONDS) }
+      # Without this hook Ruby reads where it stands, and calls the one above.
+      scheduler.singleton_class.undef_method(:io_read) if scheduler.respond_to?(:io_read)
     end
 
     def supply_timeout(scheduler)

@@ -6,6 +6,7 @@
 //! is contended. So nothing here, nor any dependency, may use that.
 
 use std::sync::PoisonError;
+use std::time::Duration;
 
 pub use std::sync::MutexGuard;
 
@@ -33,6 +34,12 @@ impl Condvar {
     /// Opens the lock until it is notified, or for no reason.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, not for longer than `limit`.
+    pub fn wait_for<'a, T>(&self, guard: MutexGuard<'a, T>, limit: Duration) -> MutexGuard<'a, T> {
+        let waited = self.0.wait_timeout(guard, limit);
+        waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// Wakes one thread.

@@ -10,6 +10,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use magnus::{Error, IntoValue, Object, RArray, RModule, Ruby, Value, function};
 use prosody_core::sync::{Condvar, Mutex};
@@ -169,8 +170,10 @@ fn is_done(ruby: &Ruby, ticket: u64) -> Result<bool, Error> {
 }
 
 /// Blocks the thread, without the lock, until the result can be taken or the thread is
-/// interrupted.
-fn wait(ruby: &Ruby, ticket: u64) -> Result<(), Error> {
+/// interrupted. With `look_every_s` it looks for signals so often: up to 3.2, Ruby does not interrupt
+/// the main thread for one while all of its threads are in native calls.
+fn wait(ruby: &Ruby, ticket: u64, look_every_s: Option<f64>) -> Result<(), Error> {
+    let look_every = look_every_s.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let Some(operation) = process::state(ruby)?.bridge.operation(ticket) else {
         return Ok(());
     };
@@ -178,6 +181,10 @@ fn wait(ruby: &Ruby, ticket: u64) -> Result<(), Error> {
         let wait = || {
             let mut state = operation.state.lock();
             while state.completion.is_none() && !state.interrupted {
+                if let Some(look_every) = look_every {
+                    drop(operation.changed.wait_for(state, look_every));
+                    return;
+                }
                 state = operation.changed.wait(state);
             }
         };
@@ -250,7 +257,7 @@ fn drain_dispatch(ruby: &Ruby) -> Result<RArray, Error> {
 
 pub fn init(_ruby: &Ruby, native: RModule) -> Result<(), Error> {
     native.define_singleton_method("done?", function!(is_done, 1))?;
-    native.define_singleton_method("wait", function!(wait, 1))?;
+    native.define_singleton_method("wait", function!(wait, 2))?;
     native.define_singleton_method("take", function!(take, 1))?;
     native.define_singleton_method("forget", function!(forget, 1))?;
     native.define_singleton_method("wait_dispatch", function!(wait_dispatch, 0))?;
