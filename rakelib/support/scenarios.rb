@@ -6,6 +6,7 @@ module Project
   #
   # A file says of itself, in its first comments:
   #   # scenario: every ruby     CI runs it on each Ruby, others only on the newest one
+  #   # scenario: every async    and there with each async at hand
   #   # scenario: by hand        CI leaves it to `rake spec:scenarios:all`
   #   # seconds: 300             its limit, in place of 180
   module Scenarios
@@ -18,7 +19,9 @@ module Project
 
       def name = File.basename(file, ".rb")
 
-      def every_ruby? = marks.include?("# scenario: every ruby")
+      def every_ruby? = marks.include?("# scenario: every ruby") || every_async?
+
+      def every_async? = marks.include?("# scenario: every async")
 
       def by_hand? = marks.include?("# scenario: by hand")
 
@@ -29,27 +32,27 @@ module Project
       # What CI runs.
       def run
         newest = Runtime.all.max_by(&:version)
-        run_on_each_ruby do |runtime, scenario|
-          !scenario.by_hand? && (runtime == newest || scenario.every_ruby?)
+        run_on_each_ruby do |scenario, runtime, usual|
+          !scenario.by_hand? && (usual ? runtime == newest || scenario.every_ruby? : scenario.every_async?)
         end
       end
 
       # Every scenario on every Ruby with each async that is at hand for it.
       def run_matrix
-        run_on_each_ruby(asyncs: true) { true }
+        run_on_each_ruby { true }
       end
 
       private
 
-      def run_on_each_ruby(asyncs: false, &wanted)
+      # The block tells whether a scenario is wanted on a Ruby, with its usual async or with another one.
+      def run_on_each_ruby(&wanted)
         return if Dir[FILES].empty?
 
         Broker.address
         Specs.each_runtime("spec:scenarios", compiled: true) do |runtime, name|
-          scenarios = Scenario.all.select { |scenario| wanted.call(runtime, scenario) }
-          envs = asyncs ? runtime.scenario_envs : runtime.scenario_envs.first(1)
-          envs.each do |env|
-            label = asyncs ? "#{name}, async #{runtime.async_version(env)}" : name
+          runtime.scenario_envs.each_with_index do |env, index|
+            label = index.zero? ? name : "#{name}, async #{runtime.async_version(env)}"
+            scenarios = Scenario.all.select { |scenario| wanted.call(scenario, runtime, index.zero?) }
             scenarios.each { |scenario| run_one(scenario, runtime, env, "#{label}: #{scenario.name}") }
           end
         end

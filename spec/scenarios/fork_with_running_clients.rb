@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# scenario: every ruby
+# scenario: every async
 
 # Cases 1 to 3: a child of a process with a running producer and consumer ends as every process
 # does, is told clearly that inherited clients are not its own, and works with one that it makes.
