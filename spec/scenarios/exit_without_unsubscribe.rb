@@ -9,6 +9,8 @@ FINISHED = 20
 # In the program: a handler that takes no end, and others that have ended. Its last line says how it ends.
 PROGRAM = <<~RUBY
   require "#{File.join(__dir__, "../support/scenario")}"
+  # It ends with whoever started it.
+  Thread.new { $stdin.read && exit!(1) }
   Prosody.logger = Logger.new(File::NULL)
   ended = Thread::Queue.new
   topic, group, how = ARGV
@@ -41,9 +43,10 @@ ENDS = {
 }.freeze
 
 sender = kafka_client(topic: "none")
+LIFELINE, _held = IO.pipe
 run = lambda do |topic, group, ending|
   reader, writer = IO.pipe
-  pid = spawn(RbConfig.ruby, "-Ilib", "-e", PROGRAM + ending, topic, group, out: writer, err: File::NULL)
+  pid = spawn(RbConfig.ruby, "-Ilib", "-e", PROGRAM + ending, topic, group, in: LIFELINE, out: writer, err: File::NULL)
   writer.close
   from = Timeout.timeout(60) { Float(reader.gets) }
   _, status = Timeout.timeout(20) { Process.wait2(pid) }
