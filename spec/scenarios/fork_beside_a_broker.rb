@@ -3,6 +3,7 @@
 # Cases 1 and 2 with a real broker: librdkafka's threads are in the parent only. Children end however they like,
 # twenty of them, and the parent sends and consumes all the while.
 require_relative "../support/scenario"
+skip(RUBY_3_1_FORKS) if RUBY_VERSION < "3.2"
 
 topic = make_topic
 handled = Hash.new(0)

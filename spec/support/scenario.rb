@@ -24,6 +24,9 @@ module Scenario
   # Groups notice members that come, go and crash quickly.
   QUICK_GROUP = {"session.timeout.ms" => 6000, "heartbeat.interval.ms" => 500}.freeze
 
+  # Without any gem: a thread runs a fiber, another one forks, and the child's collector finds the stack of the first.
+  RUBY_3_1_FORKS = "Ruby 3.1 crashes in children that are forked while a thread is in a fiber"
+
   # A check that did not hold.
   class Failed < StandardError; end
 
