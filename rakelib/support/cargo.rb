@@ -10,8 +10,10 @@ module Project
       # @return [Shell::Result]
       def run(*arguments, runtime: Runtime.primary, env: {}, **options, &show)
         in_turn do
-          # rb-sys asks the Ruby named by RUBY; one name for all calls, or it compiles again for each.
-          Shell.run("cargo", *arguments, env: runtime.base_env.merge("CARGO_TARGET_DIR" => TARGET, **env), **options, &show)
+          # rb-sys asks the Ruby named by RUBY; one name for all calls, or it compiles again for each. Not incremental:
+          # a compilation that was killed half-way would leave the next one pieces that do not fit (tried).
+          settings = {"CARGO_TARGET_DIR" => TARGET, "CARGO_INCREMENTAL" => "0", **env}
+          Shell.run("cargo", *arguments, env: runtime.base_env.merge(settings), **options, &show)
         end
       end
 
