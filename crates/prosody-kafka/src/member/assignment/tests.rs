@@ -120,6 +120,19 @@ fn offsets_ascend_within_an_assignment() {
 }
 
 #[test]
+fn what_is_asked_for_again_is_no_log_that_went_back() {
+    let mut assignment = assignment(&[partition("a", 0)]);
+    let now = Instant::now();
+    assert_eq!(arrive(&mut assignment, 0, 9, now), "record");
+    assert!(!assignment.rewind(&partition("a", 0), Generation(7), 5));
+    assert_eq!(arrive(&mut assignment, 0, 5, now), "back");
+    assert!(assignment.rewind(&partition("a", 0), Generation(1), 5));
+    assert_eq!(arrive(&mut assignment, 0, 4, now), "back");
+    assert_eq!(arrive(&mut assignment, 0, 5, now), "record");
+    assert_eq!(arrive(&mut assignment, 0, 5, now), "back");
+}
+
+#[test]
 fn a_record_after_a_while_is_doubtful_until_the_topic_is_known() {
     let mut assignment = assignment(&[partition("a", 0), partition("a", 1)]);
     let begun = Instant::now();
