@@ -75,7 +75,8 @@ going = false
 sender.join
 wait_until("all #{sent} messages", 60) { handled.size == sent }
 twice = handled.count { |_, times| times > 1 }
-# Without a durable store, what was in flight when partitions changed hands may come again.
+# Without a durable store, what had finished behind an unfinished message comes again when its partition moves. One message
+# in 13 runs was seen to; that this is why is not shown.
 check("all but a few messages are handled once, #{sent} of them: #{twice} twice") { twice <= 20 }
 check("every worker has handled some") { started.all? { |pid| by[pid] > 1 } }
 check("the master unsubscribes") { seconds { master.unsubscribe } < 6 }

@@ -13,8 +13,9 @@ class KafkaProtocol
   CREATE_PARTITIONS = [37, 1].freeze
   TIMEOUT_MS = 15_000
   ALREADY_EXISTS = 36
+  NO_REPLICA = 38
   private_constant :LIST_OFFSETS, :OFFSET_FETCH, :METADATA, :CREATE_TOPICS, :DELETE_TOPICS, :CREATE_PARTITIONS, :TIMEOUT_MS,
-    :ALREADY_EXISTS
+    :ALREADY_EXISTS, :NO_REPLICA
 
   def initialize(address)
     @host, port = address.split(",").first.split(":")
@@ -28,8 +29,13 @@ class KafkaProtocol
   def create_topics(topics, settings = {})
     connected do
       described = topics.map { |name, partitions| string(name) + [partitions, -1, 0].pack("l>s>l>") + array(settings.map { |pair| pair.map { |text| string(text) }.join }) }
-      errors(ask(CREATE_TOPICS, array(described) + [TIMEOUT_MS, 0].pack("l>C")), messages: true).each do |name, code, message|
-        raise "topic #{name} was not made: #{code} #{message}" unless [0, ALREADY_EXISTS].include?(code)
+      # A broker that is too busy for its controller is fenced for a while: then nobody could hold a replica.
+      await("a broker for #{topics.keys.join(", ")}") do
+        answers = errors(ask(CREATE_TOPICS, array(described) + [TIMEOUT_MS, 0].pack("l>C")), messages: true)
+        answers.each do |name, code, message|
+          raise "topic #{name} was not made: #{code} #{message}" unless [0, ALREADY_EXISTS, NO_REPLICA].include?(code)
+        end
+        answers.none? { |_, code,| code == NO_REPLICA }
       end
       await("partitions of #{topics.keys.join(", ")}") { leaders(topics.keys) == topics }
     end
