@@ -35,7 +35,7 @@ class KafkaProtocol
         answers.each do |name, code, message|
           raise "topic #{name} was not made: #{code} #{message}" unless [0, ALREADY_EXISTS, NO_REPLICA].include?(code)
         end
-        answers.none? { |_, code,| code == NO_REPLICA }
+        answers.none? { |answer| answer[1] == NO_REPLICA }
       end
       await("partitions of #{topics.keys.join(", ")}") { leaders(topics.keys) == topics }
     end
