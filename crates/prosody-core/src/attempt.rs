@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
-use crate::sync::Mutex;
 use bytes::Bytes;
 use futures::future::{BoxFuture, poll_fn};
 use futures::task::AtomicWaker;
@@ -25,6 +24,7 @@ use crate::event::Event;
 use crate::ledger::{Change, Coordinate, LedgerKey, Row, Transaction, decode_item, encode_item};
 use crate::ledger_writer::{LedgerWriter, WriteError};
 use crate::outcome::Outcome;
+use crate::sync::Mutex;
 
 /// Most bytes of one encoded item.
 pub const ITEM_BYTES_MAX: usize = 1024 * 1024;

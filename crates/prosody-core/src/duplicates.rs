@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::sync::Mutex;
 use tracing::warn;
 
 use crate::event::Message;
 use crate::ledger::Duplicate;
+use crate::sync::Mutex;
 
 /// The topics that were warned of.
 #[derive(Debug, Default)]

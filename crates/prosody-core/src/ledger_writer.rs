@@ -5,7 +5,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use crate::sync::Mutex;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -19,6 +18,7 @@ use crate::consumer::Assignment;
 use crate::ledger::{Coordinate, Ledger, LedgerKey, Transaction};
 use crate::record::TopicPartition;
 use crate::store::{CommitError, Store};
+use crate::sync::Mutex;
 
 /// What every ledger of a consumer needs.
 pub(crate) struct LedgerRoom {

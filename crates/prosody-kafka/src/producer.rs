@@ -277,8 +277,11 @@ impl Shared {
         Some(format!("{text} ({code:?})"))
     }
 
-    /// Answers everything that was taken and not acknowledged.
-    fn fail(&self) {
+    /// After a fatal error: answers everything that was taken and not acknowledged.
+    fn fail_if_fatal(&self) {
+        if self.fatal_error().is_none() {
+            return;
+        }
         self.producer
             .purge(PurgeConfig::default().queue().inflight());
         for record in self.waiting.lock().take_all() {
@@ -290,9 +293,7 @@ impl Shared {
     /// The poll thread.
     fn run(&self, stopping: &AtomicBool) {
         while !stopping.load(Ordering::Acquire) {
-            if self.fatal_error().is_some() {
-                self.fail();
-            }
+            self.fail_if_fatal();
             let idle = self.waiting.lock().records.is_empty();
             self.producer.poll(if idle {
                 POLL_INTERVAL
@@ -301,9 +302,7 @@ impl Shared {
             });
             self.hand_over_waiting();
         }
-        if self.fatal_error().is_some() {
-            self.fail();
-        }
+        self.fail_if_fatal();
         let deadline = deadline(self.limit.min(FLUSH_MAX));
         while Instant::now() < deadline {
             self.hand_over_waiting();

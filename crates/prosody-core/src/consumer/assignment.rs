@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use crate::sync::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -12,6 +11,7 @@ use crate::event::Event;
 use crate::handler::Handler;
 use crate::ledger::{Claim, LedgerPartition};
 use crate::record::{Generation, TopicId, TopicPartition};
+use crate::sync::Mutex;
 
 /// How far an assignment is. It never goes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -356,9 +356,9 @@ impl Consumer {
         match ending {
             Ending::Done => {
                 partition.tracker.finish(message.record.offset);
-                let before = partition.load();
-                partition.taken_bytes -= event.weight();
-                self.load.replace(before, partition.load());
+                let bytes = event.weight();
+                partition.taken_bytes -= bytes;
+                self.load.taken_bytes -= bytes;
                 partition
                     .progress
                     .note(partition.tracker.oldest_unfinished());

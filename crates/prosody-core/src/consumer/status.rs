@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::record::TopicPartition;
+use crate::sync::Mutex;
 
 /// A partition that has unfinished events of which none has ended for `stall_threshold`.
 #[derive(Clone, Debug, PartialEq, Eq)]

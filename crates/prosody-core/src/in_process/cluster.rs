@@ -5,7 +5,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::sync::Mutex;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -21,6 +20,7 @@ use crate::log::{
     Producer, SendError, TopicDescription,
 };
 use crate::record::{Coordinates, Generation, OutgoingRecord, Record, TopicId, TopicPartition};
+use crate::sync::Mutex;
 
 /// The largest record, by key, payload and headers: Kafka clients' default `message.max.bytes`.
 pub const MESSAGE_BYTES_MAX: usize = 1_000_000;

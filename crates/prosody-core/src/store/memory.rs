@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::sync::Mutex;
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 
@@ -11,6 +10,7 @@ use super::{CommitError, Store, StoreError};
 use crate::event::Key;
 use crate::ledger::{Claim, LedgerKey, LedgerPartition, Rows, Transaction};
 use crate::record::Generation;
+use crate::sync::Mutex;
 
 /// The store of mock mode and of `store: :memory`.
 #[derive(Debug, Default)]

@@ -158,8 +158,7 @@ impl Worker<'_> {
         warn!(
             "topic was deleted and created again, it is begun at its first message: topic={topic} id={now:032x} before={before:032x}"
         );
-        let all = self.assignment.of_topic(topic).into_iter();
-        self.restart(all.map(|(name, generation)| (name, generation, None)));
+        self.restart_topic(topic);
         self.rejoins = true;
     }
 
@@ -169,8 +168,7 @@ impl Worker<'_> {
         self.shared.health.warn_once(&text);
         if is_missing(error.code) && self.doubtful.has_topic(topic) {
             // Whose records these are is known when the topic is back, and they come again then.
-            let all = self.assignment.of_topic(topic).into_iter();
-            self.restart(all.map(|(name, generation)| (name, generation, None)));
+            self.restart_topic(topic);
         }
     }
 

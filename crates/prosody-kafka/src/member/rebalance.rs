@@ -166,9 +166,15 @@ impl Worker<'_> {
         self.look_ups.soon();
     }
 
+    /// The same with all that the caller has of a topic.
+    pub(super) fn restart_topic(&mut self, topic: &str) {
+        let all = self.assignment.of_topic(topic).into_iter();
+        self.restart(all.map(|(name, generation)| (name, generation, None)));
+    }
+
     /// Has the caller give up what it has, as in any rebalance, after one that is under way: whether
     /// nothing is left.
-    pub(super) fn is_free(&mut self) -> bool {
+    pub(super) fn recall_all(&mut self) -> bool {
         if !self.assignment.is_given_up() {
             return false;
         }

@@ -162,7 +162,7 @@ impl Worker<'_> {
     fn run(mut self) -> Option<Assignment> {
         let closing = &self.shared.closing;
         while !self.failed && !closing.load(Ordering::Acquire) {
-            if self.rejoins && self.is_free() {
+            if self.rejoins && self.recall_all() {
                 self.answer_everything();
                 return Some(self.assignment);
             }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::sync::Mutex;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -28,6 +27,7 @@ use crate::log::{
 use crate::outcome::{Failure, FailureClass, Mode, Outcome};
 use crate::record::{Coordinates, Generation, Headers, OutgoingRecord, Record, TopicPartition};
 use crate::store::{CommitError, MemoryStore, Store, StoreError};
+use crate::sync::Mutex;
 
 pub(super) const GROUP: &str = "group";
 pub(super) const TOPIC: &str = "topic";

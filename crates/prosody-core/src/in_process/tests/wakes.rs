@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::sync::Mutex;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use tokio::task::JoinHandle;
+
+use crate::sync::Mutex;
 
 use super::*;
 
