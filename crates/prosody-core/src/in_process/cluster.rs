@@ -371,7 +371,7 @@ impl State {
         let partition = TopicPartition::new(name, delivery.partition);
         for group_id in waiting {
             self.in_group(&group_id, |group, _, wakes| {
-                group.record_arrived(&partition, wakes);
+                group.more_to_read(&partition, wakes);
             });
         }
         Ok(delivery)

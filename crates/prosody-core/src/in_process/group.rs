@@ -1,5 +1,7 @@
 //! A consumer group: its members, who owns which partition, and how far the group has come.
 
+mod reading;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -9,9 +11,7 @@ use super::assignment::{Candidate, balance};
 use super::subscription::Subscription;
 use super::topic::{Topic, Topics};
 use crate::log::{Assigned, Intake, LogError, LogEvent, PartitionsAdded, Watermark};
-use crate::record::{Generation, Record, TopicId, TopicPartition};
-
-const BATCH_RECORDS_MAX: usize = 512;
+use crate::record::{Generation, TopicId, TopicPartition};
 
 /// A member of a group; no two in the life of a cluster have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -193,24 +193,6 @@ impl Group {
         self.rebalance(topics, wakes);
     }
 
-    /// The log has gone back: readers beyond its end go on from there, as a broker lets them.
-    pub(super) fn log_went_back(
-        &mut self,
-        partition: &TopicPartition,
-        offset: i64,
-        wakes: &mut Wakes,
-    ) {
-        let Some(claim) = self.claims.get_mut(partition) else {
-            return;
-        };
-        if claim.position > offset {
-            claim.position = offset;
-            if claim.stage == Stage::Assigned && claim.reader == Reader::Waiting && !claim.paused {
-                self.make_ready(partition, wakes);
-            }
-        }
-    }
-
     /// Ends an assignment and grants the partition anew.
     pub(super) fn restart(
         &mut self,
@@ -231,46 +213,6 @@ impl Group {
         self.settle(topics, wakes);
         if let Some(claim) = self.claims.get_mut(partition) {
             claim.from = from;
-        }
-    }
-
-    pub(super) fn pause(&mut self, id: MemberId, partitions: &[TopicPartition]) {
-        for partition in partitions {
-            // A pause is of one assignment; one that comes late does not hold the next.
-            let claim = self.claim_of(id, partition);
-            if let Some(claim) = claim.filter(|claim| claim.stage != Stage::Granted) {
-                claim.paused = true;
-            }
-        }
-    }
-
-    pub(super) fn rewind(
-        &mut self,
-        id: MemberId,
-        partition: &TopicPartition,
-        generation: Generation,
-        offset: i64,
-    ) {
-        let claim = self.claim_of(id, partition);
-        if let Some(claim) = claim.filter(|claim| claim.generation == generation) {
-            claim.position = offset;
-        }
-    }
-
-    pub(super) fn resume(
-        &mut self,
-        id: MemberId,
-        partitions: &[TopicPartition],
-        wakes: &mut Wakes,
-    ) {
-        for partition in partitions {
-            let Some(claim) = self.claim_of(id, partition) else {
-                continue;
-            };
-            claim.paused = false;
-            if claim.stage == Stage::Assigned && claim.reader == Reader::Idle {
-                self.make_ready(partition, wakes);
-            }
         }
     }
 
@@ -348,34 +290,9 @@ impl Group {
         }
     }
 
-    /// A record came into a partition at whose end the group's reader waited.
-    pub(super) fn record_arrived(&mut self, partition: &TopicPartition, wakes: &mut Wakes) {
-        let Some(claim) = self.claims.get_mut(partition) else {
-            return;
-        };
-        if claim.reader != Reader::Waiting {
-            return;
-        }
-        claim.reader = Reader::Idle;
-        if claim.stage == Stage::Assigned && !claim.paused {
-            self.make_ready(partition, wakes);
-        }
-    }
-
     fn claim_of(&mut self, id: MemberId, partition: &TopicPartition) -> Option<&mut Claim> {
         let claim = self.claims.get_mut(partition)?;
         (claim.owner == id).then_some(claim)
-    }
-
-    fn make_ready(&mut self, partition: &TopicPartition, wakes: &mut Wakes) {
-        let Some(claim) = self.claims.get_mut(partition) else {
-            return;
-        };
-        if let Some(owner) = self.members.get_mut(&claim.owner) {
-            claim.reader = Reader::Ready;
-            owner.ready.push_back(partition.clone());
-            wakes.push(Arc::clone(&owner.notify));
-        }
     }
 
     /// Ends claims without asking.
@@ -503,38 +420,6 @@ impl Group {
             });
         }
         Some(LogEvent::Assigned(assigned))
-    }
-
-    fn next_records(&mut self, id: MemberId, topics: &mut Topics) -> Option<LogEvent> {
-        let member = self.members.get_mut(&id)?;
-        let share = (BATCH_RECORDS_MAX / member.ready.len().max(1)).max(1);
-        let mut records = Vec::<Record>::new();
-        while records.len() < BATCH_RECORDS_MAX {
-            let Some(partition) = member.ready.pop_front() else {
-                break;
-            };
-            let Some(claim) = self.claims.get_mut(&partition) else {
-                continue;
-            };
-            if claim.paused {
-                claim.reader = Reader::Idle;
-                continue;
-            }
-            let topic = topics.get_mut(&partition.topic);
-            let Some(log) = topic.and_then(|topic| topic.partition_mut(partition.partition)) else {
-                continue;
-            };
-            let limit = share.min(BATCH_RECORDS_MAX - records.len());
-            let from = log.start_at(claim.position);
-            claim.position = log.read(&partition, claim.generation, from, limit, &mut records);
-            if claim.position < log.end() {
-                member.ready.push_back(partition);
-            } else {
-                claim.reader = Reader::Waiting;
-                log.wait(&self.id);
-            }
-        }
-        (!records.is_empty()).then_some(LogEvent::Records(records))
     }
 }
 

@@ -105,7 +105,9 @@ impl Log for Member {
     }
 
     fn rewind(&self, partition: &TopicPartition, generation: Generation, offset: i64) {
-        self.in_group(|group, _, _| group.rewind(self.id, partition, generation, offset));
+        self.in_group(|group, _, wakes| {
+            group.rewind(self.id, partition, generation, offset, wakes);
+        });
     }
 
     fn resume(&self, partitions: &[TopicPartition]) {

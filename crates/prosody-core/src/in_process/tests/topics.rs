@@ -309,3 +309,31 @@ fn a_partition_that_is_revoked_is_not_begun_afresh() {
     member.give_up(&revoked);
     assert_eq!(assigned(&member).len(), 1);
 }
+
+#[test]
+fn what_goes_back_while_it_is_paused_at_its_end_comes_again() {
+    let cluster = cluster();
+    cluster.create_topic("t", 1).unwrap();
+    for payload in ["0", "1", "2"] {
+        send(&cluster, "t", "k", payload);
+    }
+    let member = join(&cluster, "g", &["t"]);
+    let generation = assigned(&member)[0].generation;
+    let partition = TopicPartition::new("t", 0);
+    let paused = std::slice::from_ref(&partition);
+    assert_eq!(payloads(&records(&member)), ["0", "1", "2"]);
+
+    // The member asks for it.
+    member.pause(paused);
+    member.rewind(&partition, generation, 1);
+    assert!(poll(&member).is_none());
+    member.resume(paused);
+    assert_eq!(payloads(&records(&member)), ["1", "2"]);
+
+    // The log does it.
+    member.pause(paused);
+    cluster.rewind(&partition, 0);
+    assert!(poll(&member).is_none());
+    member.resume(paused);
+    assert_eq!(payloads(&records(&member)), ["0", "1", "2"]);
+}
