@@ -104,7 +104,7 @@ module Project
     end
 
     # Where gems installed beside this process's own are looked for.
-    def gem_path = Shell.capture(path, "-e", "print Gem.path.join(File::PATH_SEPARATOR)", env: env)
+    def gem_path(env = self.env) = Shell.capture(path, "-e", "print Gem.path.join(File::PATH_SEPARATOR)", env: env)
 
     private
 
@@ -123,8 +123,7 @@ module Project
       rescue Unavailable, RuntimeError
         nil
       end
-      own = Shell.capture(path, "-e", "print Gem.path.join(File::PATH_SEPARATOR)", env: env)
-      env.merge("GEM_PATH" => [own, *folders].join(File::PATH_SEPARATOR))
+      env.merge("GEM_PATH" => [gem_path(env), *folders].join(File::PATH_SEPARATOR))
     end
 
     def own_gems?(*checks) = Shell.run(path, "-e", checks.join(";"), env: base_env) { nil }.ok?
