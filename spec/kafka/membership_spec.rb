@@ -9,7 +9,7 @@ RSpec.describe "Members of a group", :kafka do
   let(:keys) { Array.new(60) { |number| "key-#{number}" } }
 
   def join(name)
-    consume(shutdown_timeout: 5) { |_, message| handled << [name, message.partition, message.key, message.payload, now] }
+    consume(shutdown_timeout: 5) { |_, message| handled << [name, message.partition, message.key, message.payload, monotonic] }
   end
 
   # Sends to every key without end, until the block is done.
@@ -42,7 +42,7 @@ RSpec.describe "Members of a group", :kafka do
       handled.clear
       before = owners(take_until { |taken| owners(taken).size == 6 })
 
-      joined_at = now
+      joined_at = monotonic
       third = join(:third)
       during = take_until { |taken| taken.any? { |name, *| name == :third } && [first, second, third].map(&:assigned_partitions) == [2, 2, 2] }
       handled.clear

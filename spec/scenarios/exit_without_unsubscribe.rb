@@ -8,9 +8,6 @@ require_relative "../support/scenario"
 FINISHED = 20
 # In the program: a handler that takes no end, and others that have ended. Its last line says how it ends.
 PROGRAM = <<~RUBY
-  require "#{File.join(__dir__, "../support/scenario")}"
-  # It ends with whoever started it.
-  Thread.new { $stdin.read && exit!(1) }
   Prosody.logger = Logger.new(File::NULL)
   ended = Thread::Queue.new
   topic, group, how = ARGV
@@ -27,7 +24,7 @@ PROGRAM = <<~RUBY
     ended << message.payload
   end)
   #{FINISHED + 1}.times { ended.pop }
-  $stdout.syswrite("\#{Process.clock_gettime(Process::CLOCK_MONOTONIC)}\\n")
+  $stdout.syswrite("\#{monotonic}\\n")
 RUBY
 
 ENDS = {
@@ -43,11 +40,8 @@ ENDS = {
 }.freeze
 
 sender = kafka_client(topic: "none")
-LIFELINE, _held = IO.pipe
 run = lambda do |topic, group, ending|
-  reader, writer = IO.pipe
-  pid = spawn(RbConfig.ruby, "-Ilib", "-e", PROGRAM + ending, topic, group, in: LIFELINE, out: writer, err: File::NULL)
-  writer.close
+  pid, reader = start_program(PROGRAM + ending, topic, group)
   from = Timeout.timeout(60) { Float(reader.gets) }
   _, status = Timeout.timeout(20) { Process.wait2(pid) }
   [status.exitstatus || "signal #{status.termsig}", monotonic - from]

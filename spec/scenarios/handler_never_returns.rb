@@ -44,18 +44,12 @@ class NeverReturns
 
   def handler
     BlockHandler.new do |_, message|
-      never_return(message) if message.payload["stuck"]
+      if message.payload["stuck"]
+        @stuck << message
+        never_return
+      end
       @last_end = monotonic if message.partition == @partition
       @handled << [message.partition, message.key, message.payload["n"]]
-    end
-  end
-
-  def never_return(message)
-    @stuck << message
-    begin
-      sleep
-    rescue Exception # rubocop:disable Lint/RescueException
-      retry
     end
   end
 

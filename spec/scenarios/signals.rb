@@ -12,16 +12,10 @@ HANDLERS = {
   "never yields" => "loop {}"
 }.freeze
 
-LIFELINE, _held = IO.pipe
-
 # Starts a program that is ready with a handler at work; yields its process id; answers how and when after that it ended,
 # and what it wrote.
 def run(program, handler)
-  reader, writer = IO.pipe
-  pid = spawn(RbConfig.ruby, "-Ilib", "-e", <<~RUBY, in: LIFELINE, out: writer, err: File::NULL)
-    require "#{File.join(__dir__, "../support/scenario")}"
-    # It ends with whoever started it.
-    Thread.new { $stdin.read && exit!(1) }
+  pid, reader = start_program(<<~RUBY)
     Prosody.logger = Logger.new(File::NULL)
     started = Thread::Queue.new
     client = mock_client(shutdown_timeout: #{TIMEOUT})
@@ -30,7 +24,6 @@ def run(program, handler)
     started.pop
     #{program}
   RUBY
-  writer.close
   Timeout.timeout(60) { reader.gets }
   from = monotonic
   yield pid, reader

@@ -77,27 +77,4 @@ module KafkaMode
   def unsubscribe_all
     clients.each(&:unsubscribe)
   end
-
-  # The longest time that a counting thread stood still while the block ran, in seconds.
-  def longest_standstill
-    running = true
-    longest = 0.0
-    counter = Thread.new do
-      last = now
-      while running
-        Thread.pass
-        sleep(0.005)
-        longest = [longest, now - last].max
-        last = now
-      end
-    end
-    yield
-    running = false
-    counter.join
-    longest
-  end
-
-  def now
-    Process.clock_gettime(Process::CLOCK_MONOTONIC)
-  end
 end

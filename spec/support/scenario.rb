@@ -27,6 +27,9 @@ module Scenario
   # Without any gem: a thread runs a fiber, another one forks, and the child's collector finds the stack of the first.
   RUBY_3_1_FORKS = "Ruby 3.1 crashes in children that are forked while a thread is in a fiber"
 
+  # Programs that a scenario starts end when this does.
+  LIFELINE = IO.pipe
+
   # A check that did not hold.
   class Failed < StandardError; end
 
@@ -66,10 +69,6 @@ module Scenario
     result
   end
 
-  def monotonic
-    Process.clock_gettime(Process::CLOCK_MONOTONIC)
-  end
-
   # @return [Integer] this process's resident memory, in bytes
   def resident_bytes
     Integer(File.read("/proc/self/statm").split[1]) * Etc.sysconf(Etc::SC_PAGESIZE)
@@ -78,27 +77,6 @@ module Scenario
   # @return [Integer] threads of this process, Ruby's and others
   def threads
     Dir.children("/proc/self/task").size
-  end
-
-  # What a thread counts while the block runs: it stands still if something keeps Ruby's lock.
-  #
-  # @return [Float] its longest standstill, in seconds
-  def longest_standstill
-    longest = 0.0
-    last = monotonic
-    counting = true
-    counter = Thread.new do
-      while counting
-        sleep(0.005)
-        now = monotonic
-        longest = [longest, now - last].max
-        last = now
-      end
-    end
-    yield
-    counting = false
-    counter.join
-    longest
   end
 
   def new_name(kind)
@@ -120,6 +98,24 @@ module Scenario
     options = {kafka_config: QUICK_GROUP, shutdown_timeout: 5, send_timeout: 30}.merge(options)
     Prosody::Client.new(bootstrap_servers: broker, group_id: group, subscribed_topics: topic, store: :memory,
       source_system: "scenario", probe_port: nil, **options)
+  end
+
+  # Never returns, whatever interrupts it.
+  def never_return
+    sleep
+  rescue Exception # rubocop:disable Lint/RescueException
+    retry
+  end
+
+  # Starts a program that has this vocabulary. It ends with whoever started it.
+  #
+  # @return [Array(Integer, IO)] its process id, and what it writes
+  def start_program(text, *arguments)
+    reader, writer = IO.pipe
+    text = "require #{__FILE__.dump}\nThread.new { $stdin.read && exit!(1) }\n#{text}"
+    pid = spawn(RbConfig.ruby, "-e", text, *arguments, in: LIFELINE.first, out: writer, err: File::NULL)
+    writer.close
+    [pid, reader]
   end
 
   # @return [Integer, String] how a forked child that runs the block ended: exit code, or what else became of it

@@ -16,8 +16,33 @@ module Waiting
 
   # How long the block takes, in seconds.
   def seconds
-    from = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    from = monotonic
     yield
-    Process.clock_gettime(Process::CLOCK_MONOTONIC) - from
+    monotonic - from
+  end
+
+  def monotonic
+    Process.clock_gettime(Process::CLOCK_MONOTONIC)
+  end
+
+  # What a thread counts while the block runs: it stands still if something keeps Ruby's lock.
+  #
+  # @return [Float] its longest standstill, in seconds
+  def longest_standstill
+    longest = 0.0
+    last = monotonic
+    counting = true
+    counter = Thread.new do
+      while counting
+        sleep(0.005)
+        now = monotonic
+        longest = [longest, now - last].max
+        last = now
+      end
+    end
+    yield
+    counting = false
+    counter.join
+    longest
   end
 end
